@@ -83,7 +83,7 @@ class Client:
         return HEADER.pack(len(payload), kind, 0, self.number) + payload
 
     def finish(self) -> dict[str, Any]:
-        """Takes all that comes before the answer, and the answer."""
+        """Reads all messages of a request, up to its answer."""
         pieces: dict[int, list[bytes]] = {OUT: [], ERR: [], DATA: []}
         self.events = []
         while True:

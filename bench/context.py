@@ -1,4 +1,4 @@
-"""What a run of the benchmark shares between its tables: a scratch directory, the layer, the daemons, the peers."""
+"""The objects that all tables of a run share: a scratch directory, the layer, the daemons, the peers."""
 
 from __future__ import annotations
 

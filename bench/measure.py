@@ -1,5 +1,5 @@
-"""Rows, tables and bars, and the one way in which times are taken: all in turn, round after round, so that
-whatever else the machine does hits all alike."""
+"""Rows, tables and bars, and the only way to take times: all contenders in turn, round after round, so that other load
+of the machine affects all alike."""
 
 from __future__ import annotations
 

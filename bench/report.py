@@ -1,4 +1,4 @@
-"""What a run says: JSON for programs, Markdown for people, one picture."""
+"""Writes the results of a run: JSON for programs, Markdown for people, one picture."""
 
 from __future__ import annotations
 

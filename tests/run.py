@@ -74,7 +74,7 @@ def main() -> int:
     unknown = [name for name in chosen if name not in PARTS]
     if unknown:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    # A shell starts its background jobs deaf to Ctrl-C, which the tests of Ctrl-C would inherit.
+    # A shell starts its background jobs with SIGINT ignored, which the tests of Ctrl-C would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
@@ -84,7 +84,7 @@ def main() -> int:
     for name in chosen:
         total.add(run_part(name))
     for name in total.flaky:
-        print(f"flaky: {name} (failed once, passed when tried again: mend it)")
+        print(f"flaky: {name} (failed once, passed when tried again: fix it)")
     print(f"{total.passed} passed, {total.failed} failed", flush=True)
     return 1 if total.failed else 0
 

@@ -1,1 +1,2 @@
-"""What stands beside us: one module per peer. A peer that cannot run here raises Skipped with the reason."""
+"""The programs that Glovebox is compared with: one module for each. A peer that cannot run here raises Skipped with the
+reason."""

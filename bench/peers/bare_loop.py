@@ -1,4 +1,4 @@
-"""The least that can be called a kernel: a Python loop that reads code from a UNIX socket and executes it."""
+"""The smallest possible kernel: a Python loop that reads code from a UNIX socket and executes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The floor under every fork server: a Python process with the same modules loaded that forks, and nothing else."""
+"""The lower bound for every fork server: a Python process with the same modules loaded that forks, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A code interpreter as most are built: a server on the official MCP SDK that passes code to ipykernel. A program of
-its own, started by tables/mcp.py, that speaks on standard input and output."""
+its own, started by tables/mcp.py, which uses standard input and output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""runc with a bundle made by hand: what lies under Docker, without Docker."""
+"""runc with a bundle made by hand: the runtime that Docker uses, without Docker."""
 
 from __future__ import annotations
 

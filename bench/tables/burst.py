@@ -1,4 +1,4 @@
-"""A hundred ephemeral numpy runs asked for at the same moment."""
+"""A hundred ephemeral numpy runs, requested at the same moment."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ NAME = "engines"
 TITLE = "Engines: a new session's first run, a warm run, an ephemeral run from the pool"
 POOL = 2
 
-# Of each: the daemon, what a session asks for, and whose plain run it is compared with.
+# For each: the daemon, the options of a session, and the plain run that it is compared with.
 KINDS: dict[str, tuple[str, dict[str, str], tuple[str, str] | None]] = {
     "native": ("engines", {"engine": "native", "mode": "fresh"}, None),
     "docker": ("engines", {"engine": "docker"}, ("docker", "")),
@@ -55,7 +55,7 @@ class Sessions:
     def remove_last(self) -> None:
         if self.last:
             self.client.request("session.remove", session=self.last)
-            time.sleep(0.5)  # its box goes while nobody is timed
+            time.sleep(0.5)  # its box is removed outside of the timed calls
         self.last = ""
 
     def first_run(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The Python package as the client: what its users feel, beside jupyter_client."""
+"""The Python package as the client, beside jupyter_client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A round trip to a kernel that waits: `1+1` in a session, as an agent does it (after a pause) and back to back."""
+"""A round trip to an idle kernel: `1+1` in a session, as an agent does it (after a pause) and back to back."""
 
 from __future__ import annotations
 

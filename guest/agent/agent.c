@@ -1,12 +1,12 @@
-/* The agent: PID 1 of every box. Static, libc only, as sealed as the code it starts.
+/* The agent: PID 1 of every box. It is static, uses the C library only, and is as sealed as the code it starts.
  *
- * Theory of operation. The host holds the other end of one socket (descriptor 3, or the one named as the argument). The
- * host asks for processes and files; the agent starts the processes, carries their input and output where the host
- * cannot pass descriptors, reaps everything that dies in the box, and reports how each process it started ended. One
- * thread, one poll; nothing in it waits for the host, for a process or for a file that could make it wait, and nothing
- * it holds grows past bounds.h. When the host closes the socket or says QUIT, the agent exits, and the kernel kills
- * every other process of the box with it, however it hid. Nothing in the box can signal, trace or read the agent: it is
- * PID 1, and not dumpable. Tenant code never sees the socket: each descriptor is close-on-exec. */
+ * Theory of operation. The host holds the other end of one socket (descriptor 3, or the one named as the argument). On
+ * requests of the host the agent starts processes and handles files. It relays input and output if the host cannot pass
+ * descriptors, reaps all processes of the box, and reports how each process that it started ended. It has one thread
+ * and one poll, never blocks on the host, a process or a file, and bounds.h limits its memory. When the host closes the
+ * socket or sends QUIT, the agent exits, and Linux kills every other process of the box with it. Nothing in the box can
+ * signal, trace or read the agent: it is PID 1, and not dumpable. Tenant code never sees the socket: each descriptor is
+ * close-on-exec. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,7 +27,7 @@
 
 enum { CONTROL_FD = 3 };
 
-static void reap(int signal_fd) {
+static void reap_children(int signal_fd) {
         struct signalfd_siginfo ignored[8];
         (void) !read(signal_fd, ignored, sizeof(ignored));
         struct rusage usage;
@@ -39,7 +39,7 @@ static void reap(int signal_fd) {
         }
 }
 
-/* False: the host is gone, says QUIT or talks nonsense. The box ends. */
+/* False: the host has closed the socket, sent QUIT, or broke the protocol. The box ends. */
 static bool serve_host(void) {
         struct frame frame;
         int code = link_receive(&frame);
@@ -50,8 +50,8 @@ static bool serve_host(void) {
         return going_on;
 }
 
-/* SIGCHLD comes as a descriptor. The calls that cause the other two return the same error anyway; blocked and
- * not ignored, because what is ignored stays so in the processes we start. */
+/* SIGCHLD arrives through a descriptor. The calls that cause the other two return an error anyway; they are blocked and
+ * not ignored, because processes that we start would inherit ignored signals. */
 static int block_signals(void) {
         sigset_t signals;
         sigemptyset(&signals);
@@ -70,7 +70,7 @@ static bool is_readable(int fd) {
         return poll(&polled, 1, 0) == 1;
 }
 
-static bool turn(int control_fd, int signal_fd) {
+static bool agent_turn(int control_fd, int signal_fd) {
         static struct polls polls;
         polls.n = 0;
         int wanted = (link_is_full() ? 0 : POLLIN) | (link_has_queue() ? POLLOUT : 0);
@@ -84,14 +84,15 @@ static bool turn(int control_fd, int signal_fd) {
         if (polls_happened(&polls, control) & ~POLLIN)
                 link_flush();
         if (polls_happened(&polls, deaths))
-                reap(signal_fd);
+                reap_children(signal_fd);
         children_move(&polls);
         watches_move(&polls);
         removals_move();
         if (polls_happened(&polls, control) & ~POLLOUT && !link_is_full() && !serve_host())
                 return false;
         if (users_happened(&polls)) {
-                /* The host permits a command before it asks the kernel for it: what it has said so far comes first. */
+                /* The host sends a permit before it sends the command to the kernel: so frames of the host are handled
+                 * first. */
                 while (!link_is_full() && is_readable(control_fd))
                         if (!serve_host())
                                 return false;
@@ -114,7 +115,7 @@ int main(int argc, char **argv) {
                 return EXIT_FAILURE;
         link_open(control_fd);
         link_send(FRAME_READY, 0, NULL);
-        while (turn(control_fd, signal_fd))
+        while (agent_turn(control_fd, signal_fd))
                 ;
         writes_release();
         users_release();

@@ -1,4 +1,4 @@
-/* Every maximum of the agent. What the host or the box can make it hold is bounded by these together. */
+/* Every maximum of the agent. Together they bound the memory that the host or the box can make it use. */
 #pragma once
 
 #include "wire/frame.h"
@@ -8,7 +8,7 @@ enum {
         STREAM_WINDOW = 256 << 10,     /* bytes of OUTPUT that the host has not acknowledged, of one process */
         STREAM_INPUT_MAX = 256 << 10,  /* bytes of INPUT that the process has not taken */
         STREAM_CHUNK = 60 << 10,       /* bytes in one OUTPUT; with its fields in one block of 64 KiB */
-        LINK_FULL = 2 << 20,           /* bytes on their way to the host; past it nothing is read that makes more */
+        LINK_FULL = 2 << 20,           /* bytes queued for the host; above it, nothing is read that adds more */
         FILE_READ_MAX = FRAME_PAYLOAD_MAX - 64,
         FILE_LIST_MAX = 1024,          /* entries in one answer */
         WRITES_MAX = 16,

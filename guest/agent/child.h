@@ -1,4 +1,4 @@
-/* Processes that the host asked for, from START to EXITED. */
+/* The processes that the host requested, from START to EXITED. */
 #pragma once
 
 #include <sys/resource.h>
@@ -14,7 +14,7 @@ int child_input_end(struct request *request);
 int child_resize(struct request *request);
 int child_acknowledge(struct request *request);
 
-/* Something in the box died. EXITED follows, if it is ours, when all of its output has been sent. */
+/* A process of the box has ended. If the host requested it, EXITED follows when all of its output has been sent. */
 void children_reaped(pid_t pid, int status, const struct rusage *usage);
 
 void children_wait(struct polls *polls);

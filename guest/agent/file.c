@@ -59,22 +59,6 @@ static int open_for_reading(const char *path, int flags, struct stat *ret_status
         return take_fd(&fd);
 }
 
-/* Returns how many bytes came, fewer if the file became shorter, or -errno. */
-static ssize_t read_at(int fd, char *bytes, size_t max, uint64_t offset) {
-        size_t have = 0;
-        while (have < max) {
-                ssize_t n = pread(fd, bytes + have, max - have, (off_t) (offset + have));
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        return -errno;
-                if (n == 0)
-                        break;
-                have += (size_t) n;
-        }
-        return (ssize_t) have;
-}
-
 int file_read(struct request *request) {
         _cleanup_free_ char *path = NULL;
         uint64_t offset;
@@ -103,7 +87,7 @@ int file_read(struct request *request) {
         char *bytes = frame_begin_bytes(&request->answer, max);
         if (!bytes)
                 return -ENOMEM;
-        ssize_t have = read_at(fd, bytes, max, offset);
+        ssize_t have = fd_read_at(fd, bytes, max, offset);
         if (have < 0)
                 return (int) have;
         frame_end_bytes(&request->answer, max, (size_t) have);

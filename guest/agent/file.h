@@ -1,4 +1,4 @@
-/* Files of the box, looked at and moved about for the host. All follow links as any program in the box would. */
+/* Operations on files of the box for the host. All follow links as any program in the box would. */
 #pragma once
 
 #include "request.h"

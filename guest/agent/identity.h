@@ -1,4 +1,4 @@
-/* Who a process is to be, in a box with users. */
+/* The user of a process, in a box with users. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +21,7 @@ struct identity identity_of_sandbox(void);
 /* By name or number, from /etc/passwd and /etc/group of the box. -ENOENT: there is none; -errno. */
 int identity_find(const char *user, struct identity *ret_identity);
 
-/* Becomes it, for an exec: raises what is permitted first. Whoever is not root has no capability afterwards. */
+/* Becomes it, for an exec: raises what is permitted first. Users other than root have no capability afterwards. */
 int identity_become(const struct identity *identity);
 
 /* Of the agent itself. In a box with users its effective capabilities are empty, but for the moment of a signal; in

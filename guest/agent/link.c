@@ -26,7 +26,7 @@ void link_release(void) {
         memset(&host_link, 0, sizeof(host_link));
 }
 
-static void enqueue(const void *bytes, size_t size) {
+static void link_enqueue(const void *bytes, size_t size) {
         if (host_link.start + host_link.size + size > host_link.room && host_link.start > 0) {
                 memmove(host_link.queue, host_link.queue + host_link.start, host_link.size);
                 host_link.start = 0;
@@ -73,7 +73,7 @@ void link_send(enum frame_type type, uint32_t id, const struct frame_writer *pay
                 size_t skipped = taken < parts[i].iov_len ? taken : parts[i].iov_len;
                 taken -= skipped;
                 if (parts[i].iov_len > skipped)
-                        enqueue((char *) parts[i].iov_base + skipped, parts[i].iov_len - skipped);
+                        link_enqueue((char *) parts[i].iov_base + skipped, parts[i].iov_len - skipped);
         }
 }
 

@@ -1,4 +1,4 @@
-/* The stream to the host. Nothing here ever waits for the host: what it does not take yet is queued. */
+/* The stream to the host. Nothing here blocks: bytes that the host does not take yet are queued. */
 #pragma once
 
 #include <stdbool.h>

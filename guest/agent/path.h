@@ -1,4 +1,4 @@
-/* Paths that the host names: the box's own, absolute, followed with the rights of the box and no more. */
+/* Paths that the host names: absolute paths of the box, resolved with the rights of the box and no more. */
 #pragma once
 
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* What one turn of the agent waits for. */
+/* The descriptors for which one iteration of the agent waits. */
 #pragma once
 
 #include <poll.h>
@@ -11,7 +11,7 @@ struct polls {
         size_t n;
 };
 
-/* Returns the place at which to ask for what happened, never 0, which stands for "did not wait". */
+/* Returns the index of the entry, for reading its events; never 0, which means "was not added". */
 static inline size_t polls_add(struct polls *polls, int fd, short events) {
         if (polls->n == 0)
                 polls->fds[polls->n++] = (struct pollfd) { .fd = -1 };

@@ -108,7 +108,8 @@ static void become(const struct process *process, int report_fd) {
         sigset_t none;
         sigemptyset(&none);
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
-        /* What the makers of a box ignore (a daemon its SIGHUP, nohup's children theirs) is no business of the box. */
+        /* Signals that Glovebox ignores (the daemon ignores SIGHUP; so do children of nohup) must not be ignored in the
+         * box. */
         signals_reset();
         (void) setsid();
         int code = arrange_descriptors(process, &report_fd);

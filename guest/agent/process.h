@@ -1,4 +1,4 @@
-/* One process that the host asked for. */
+/* One process that the host requested. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@ struct process {
         char **argv, **envp;
         const int *fds; /* become 0, 1, 2, …; borrowed. What is missing of the first three is /dev/null */
         size_t n_fds;
-        const struct identity *identity; /* who it is to be, in a box with users; NULL: as the agent is */
+        const struct identity *identity; /* its user, in a box with users; NULL: the agent's */
         bool terminal; /* descriptor 0 is one, and becomes the controlling terminal */
         pid_t pid; /* set by process_start */
 };

@@ -8,7 +8,7 @@
 #include "watch.h"
 #include "write.h"
 
-/* Frames that the host can send. `answer` 0: nothing is said unless it fails. */
+/* Frames that the host can send. `answer` 0: there is no answer unless it fails. */
 static const struct operation {
         enum frame_type type, answer;
         int (*serve)(struct request *request);

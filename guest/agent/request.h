@@ -1,4 +1,4 @@
-/* One frame of the host while it is served. Operations fill `answer`; who calls them sends it. */
+/* One frame of the host while it is served. Operations fill `answer`; their caller sends it. */
 #pragma once
 
 #include <stddef.h>
@@ -18,5 +18,5 @@ struct request {
 /* Operations return 0 (answer now), this, or -errno (answer FAILED). */
 enum { REQUEST_ANSWERED_LATER = 1 };
 
-/* Serves a frame. False: it ends the box, because it says so or because it makes no sense. */
+/* Serves a frame. False: the box ends, because the frame is QUIT or malformed. */
 bool request_serve(const struct frame *frame);

@@ -58,7 +58,7 @@ void streams_release(struct streams *streams) {
 }
 
 /* Writes as much as the process takes, and returns how much; input that is closed takes everything. */
-static size_t give(struct streams *streams, const char *bytes, size_t size) {
+static size_t give_input(struct streams *streams, const char *bytes, size_t size) {
         size_t given = 0;
         while (given < size && streams->input.fd >= 0) {
                 ssize_t n = write(streams->input.fd, bytes + given, size - given);
@@ -81,7 +81,7 @@ static void report_taken(const struct streams *streams, uint32_t id) {
 
 static void move_input(struct streams *streams, uint32_t id) {
         struct stream_input *input = &streams->input;
-        size_t given = give(streams, input->queue + input->start, input->size);
+        size_t given = give_input(streams, input->queue + input->start, input->size);
         input->start += given;
         input->size -= given;
         input->taken += given;
@@ -100,7 +100,7 @@ bool streams_put_input(struct streams *streams, uint32_t id, const char *bytes, 
                 return false;
         size_t given = size; /* what comes after INPUT_END is dropped */
         if (!input->ending)
-                given = input->size ? 0 : give(streams, bytes, size);
+                given = input->size ? 0 : give_input(streams, bytes, size);
         if (given < size) {
                 if (!input->queue && !(input->queue = malloc(STREAM_INPUT_MAX)))
                         return false;
@@ -131,7 +131,7 @@ void streams_end_input(struct streams *streams, uint32_t id) {
 
 /* ---- output ---- */
 
-static size_t window(const struct streams *streams) {
+static size_t output_window(const struct streams *streams) {
         uint64_t edge =
                 streams->acknowledged > UINT64_MAX - STREAM_WINDOW ? UINT64_MAX : streams->acknowledged + STREAM_WINDOW;
         uint64_t open = edge > streams->sent ? edge - streams->sent : 0;
@@ -149,7 +149,7 @@ static ssize_t read_some(int fd, char *bytes, size_t max) {
 /* One OUTPUT, if the host has room. False: nothing was there, or it has ended. */
 static bool move_output(struct streams *streams, size_t which, uint32_t id) {
         struct stream_output *output = &streams->outputs[which];
-        size_t max = window(streams);
+        size_t max = output_window(streams);
         if (output->fd < 0 || max == 0 || link_is_full())
                 return false;
         if (output->left < max)
@@ -189,7 +189,7 @@ bool streams_drain(struct streams *streams, uint32_t id) {
         for (size_t i = 0; i < 2; i++) {
                 while (move_output(streams, i, id))
                         ;
-                if (window(streams) > 0 && !link_is_full())
+                if (output_window(streams) > 0 && !link_is_full())
                         fd_close(&streams->outputs[i].fd); /* there was nothing more */
         }
         return streams->outputs[0].fd < 0 && streams->outputs[1].fd < 0;
@@ -199,7 +199,7 @@ bool streams_drain(struct streams *streams, uint32_t id) {
 
 void streams_wait(struct streams *streams, struct polls *polls) {
         struct stream_input *input = &streams->input;
-        bool reading = window(streams) > 0 && !link_is_full();
+        bool reading = output_window(streams) > 0 && !link_is_full();
         input->place = input->fd >= 0 && input->size > 0 ? polls_add(polls, input->fd, POLLOUT) : 0;
         for (size_t i = 0; i < 2; i++) {
                 struct stream_output *output = &streams->outputs[i];

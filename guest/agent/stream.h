@@ -1,7 +1,8 @@
-/* The input and output of one process whose descriptors the agent made. Nothing here waits.
+/* The input and output of one process whose descriptors the agent made. Nothing here blocks.
  *
- * Output: read from the process only while the host has room for it, so that a process that floods stands still and the
- * agent does not grow. Input: what the process does not take yet is queued, up to a bound that the host knows. */
+ * Output: read from the process only while the host has room for it, so that a process that floods is blocked and the
+ * agent's memory stays bounded. Input: bytes that the process does not take yet are queued, up to a bound that the host
+ * respects. */
 #pragma once
 
 #include <stdbool.h>

@@ -86,7 +86,7 @@ int users_permit(struct request *request) {
         return 0;
 }
 
-/* ---- what the kernel is told. One that does not read what it asked for gets nothing more. ---- */
+/* ---- messages to the kernel. One that does not read its answers gets no more of them. ---- */
 
 static void close_channel(void) {
         fd_close(&users.channel_fd);
@@ -123,7 +123,7 @@ static void add_variable(char **list, size_t *n, char *text) {
         list[(*n)++] = text;
 }
 
-static size_t count(char *const *texts) {
+static size_t count_texts(char *const *texts) {
         size_t n = 0;
         while (texts && texts[n])
                 n++;
@@ -134,7 +134,8 @@ static size_t count(char *const *texts) {
 static char **make_environment(const struct identity *identity, char own[OWN_VARIABLES][IDENTITY_TEXT_MAX + 16]) {
         static const char *const names[OWN_VARIABLES] = { "HOME", "USER", "LOGNAME", "SHELL" };
         const char *const values[OWN_VARIABLES] = { identity->home, identity->name, identity->name, identity->shell };
-        char **list = calloc(count(users.environment) + OWN_VARIABLES + count(users.envp) + 1, sizeof(char *));
+        char **list =
+                calloc(count_texts(users.environment) + OWN_VARIABLES + count_texts(users.envp) + 1, sizeof(char *));
         size_t n = 0;
         for (size_t i = 0; list && users.environment[i]; i++)
                 add_variable(list, &n, users.environment[i]);
@@ -188,11 +189,11 @@ static void start_command(const int streams[static STREAMS]) {
         }
 }
 
-static void redeem(const char *run, const int *fds, size_t n_fds) {
+static void permit_redeem(const char *run, const int *fds, size_t n_fds) {
         if (users.pid > 0)
                 tell("failed 0 another command of a user is running");
         else if (!users.run || n_fds != STREAMS || strcmp(users.run, run) != 0)
-                tell("failed 0 nobody outside of this sandbox asked for a command of another user");
+                tell("failed 0 no client requested a command as another user of this sandbox");
         else {
                 memcpy(users.last_run, users.run, sizeof(users.last_run));
                 start_command(fds);
@@ -205,7 +206,7 @@ static void redeem(const char *run, const int *fds, size_t n_fds) {
 static void serve(const char *text, const int *fds, size_t n_fds) {
         char *end;
         if (strncmp(text, "start ", 6) == 0)
-                redeem(text + 6, fds, n_fds);
+                permit_redeem(text + 6, fds, n_fds);
         else if (strncmp(text, "signal ", 7) == 0) {
                 long number = strtol(text + 7, &end, 10);
                 if (!*end && number > 0 && number <= 64 && users.pid > 0)

@@ -1,11 +1,11 @@
 /* Commands as users of a box with users.
  *
  * Theory of operation. In such a box the agent is root of the box. Its effective capabilities are empty (identity.h); a
- * child that it forks raises them to become somebody, and has none when that is not root. The kernel, which is user
- * 1000, has one end of a channel (descriptor and variable USERS_VARIABLE); what it sends is hostile. The host permits
- * one command at a time under a run's id (FRAME_PERMIT): what is executed, where and as whom comes from the host alone.
- * The kernel redeems the permit once, with the three descriptors that become the streams of the command, and may then
- * signal its group:
+ * child that it forks raises them to change to another user, and keeps none unless that is root. The kernel, which is
+ * user 1000, has one end of a channel (descriptor and variable USERS_VARIABLE); what it sends is hostile. The host
+ * permits one command at a time under a run's id (FRAME_PERMIT): what is executed, where and as whom comes from the
+ * host alone. The kernel redeems the permit once, with the three descriptors that become the streams of the command,
+ * and may then signal its group:
  *
  *   kernel: "start ID" with three descriptors, "signal N"
  *   agent:  "started", "failed ERRNO TEXT", "ended STATUS" (a wait status)
@@ -21,7 +21,7 @@
 
 #define USERS_VARIABLE "GLOVEBOX_USERS_FD"
 
-/* The agent is told that its box has users: gives up its effective capabilities. 0 or -errno. */
+/* Call it if the box has users: drops the agent's effective capabilities. 0 or -errno. */
 int users_begin(void);
 bool users_are_there(void);
 

@@ -110,16 +110,16 @@ static int append_to_write(struct write *write, struct frame_reader *fields) {
         return code;
 }
 
-static int commit(struct write *write) {
+static int write_commit(struct write *write) {
         write->step = "putting the file in its place";
-        fd_close(&write->fd); /* before it has its name: who watches that should see a file that is whole */
+        fd_close(&write->fd); /* before it has its name: a watcher of the directory sees a complete file */
         if (renameat(write->dir_fd, write->beside, write->dir_fd, write->name) < 0)
                 return -errno;
         write->beside[0] = '\0';
         return 0;
 }
 
-static void release(struct write *write) {
+static void write_release(struct write *write) {
         if (write->beside[0])
                 (void) unlinkat(write->dir_fd, write->beside, 0);
         fd_close(&write->fd);
@@ -128,13 +128,13 @@ static void release(struct write *write) {
 }
 
 static void drop_write(struct write *write) {
-        release(write);
+        write_release(write);
         *write = writes[--n_writes];
 }
 
 static int finish_write(struct request *request, struct write *write, bool keep) {
         if (keep && write->code == 0)
-                write->code = commit(write);
+                write->code = write_commit(write);
         int code = write->code;
         request->step = write->step;
         if (code == 0 || !keep) {

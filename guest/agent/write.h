@@ -1,9 +1,9 @@
-/* Files that the host writes. They appear whole or not at all: written beside their place, then moved there. */
+/* Files that the host writes. They appear whole or not at all: each is written under a temporary name, then renamed. */
 #pragma once
 
 #include "request.h"
 
 int write_serve(struct request *request);
 
-/* Leaves nothing of what was not committed. */
+/* Removes everything that was not committed. */
 void writes_release(void);

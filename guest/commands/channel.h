@@ -27,11 +27,11 @@ struct channel_frame {
 /* Keeps both from the commands. */
 bool channel_open(void);
 
-/* Waits for the next request, put together of its pieces. 1; 0 when the host has closed the pipe; -1 when it is out of
- * step. */
+/* Waits for the next request, put together of its pieces. 1; 0 when the host has closed the pipe; -1 after a protocol
+ * error. */
 int channel_receive(struct channel_frame *ret_frame);
 
-/* A host that is gone has nobody to tell: the next receive ends the process. */
+/* Failures are ignored: if the host has closed the pipe, the next receive ends the process. */
 void channel_send(enum channel_type type, const void *payload, size_t size);
 
 /* Takes the reference. */

@@ -102,7 +102,7 @@ void command_reap(void) {
                 ;
 }
 
-/* Has SIGINT come? Signals that say that some child has ended wake the caller, who looks. */
+/* True if SIGINT has arrived. SIGCHLD only wakes the caller, which then checks its children. */
 static bool take_signals(int signal_fd) {
         struct signalfd_siginfo signals[8];
         bool came = false;

@@ -1,10 +1,10 @@
 /* The kernel of an image without Python: it runs commands, and nothing else.
  *
  * Theory of operation. In boxes of other engines the agent starts this program in place of the interpreter, with the
- * interpreter's command as its arguments, and it becomes the interpreter if the image has one. Otherwise it speaks the
+ * interpreter's command as its arguments, and it becomes the interpreter if the image has one. Otherwise it serves the
  * kernel's protocol (docs/KERNEL-PROTOCOL.md) itself: requests on descriptor 3, replies on 4, the commands' output on 1
- * and 2. One request at a time, in one thread. SIGINT interrupts the command that runs. Code is answered with an error
- * that says what is missing. */
+ * and 2. One request at a time, in one thread. SIGINT interrupts the command that runs. Requests to run code get an
+ * error that names what is missing. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ enum { EXIT_CHANNEL = 76 };
 
 static char last_id[256];
 
-/* A host that took over from another sends a request again that it finds without an answer. */
+/* After a takeover the new host repeats a request that has no answer. */
 static bool is_repeated(json_t *id) {
         const char *text = json_string_value(id);
         if (!text || !*text || strlen(text) >= sizeof(last_id))

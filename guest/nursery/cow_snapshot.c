@@ -1,4 +1,4 @@
-/* The snapshot: what a nursery has in memory when it is ready, in one sealed file that it and all its kernels map.
+/* The snapshot: the memory of a ready nursery in one sealed file, which it and all its kernels map.
  *
  * Theory of operation. After its imports the nursery copies the memory that Python and its libraries write to into a
  * memfd, seals that against every change, and maps it in place of what it copied, privately: the same bytes at the same
@@ -7,7 +7,8 @@
  * - a fork copies no page tables for it: they fill as pages are touched;
  * - a page can be given back. Most pages that a kernel writes to hold what they held before when the run is over
  *   (counts of references go up and down). cow_snapshot_return compares, and drops the kernel's own copy of those.
- * No page is ever shared because two kernels happen to have the same bytes: what is shared was there before the first.
+ * Pages are never shared because two kernels happen to have the same bytes: all shared pages existed before the first
+ * kernel.
  *
  * What is replaced is only memory whose owner is known never to count on fresh zeroes after MADV_DONTNEED, nor to grow
  * it with mremap: Python's arenas (from the allocator below, and the first few from before it was set), the C library's
@@ -404,7 +405,7 @@ static void release_span(const struct span *span) {
         }
 }
 
-/* Is it still our file that is mapped there? An arena may have been unmapped, and something else have come. */
+/* True if our file is still mapped there. An arena may have been unmapped, and its addresses used again. */
 static int release_mapping(const struct mapping *mapping) {
         if (mapping->inode != snapshot.inode)
                 return 0;

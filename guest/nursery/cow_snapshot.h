@@ -6,7 +6,7 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* First thing in a nursery, before its imports. */
+/* Call it first in a nursery, before its imports. */
 EXPORTED int cow_snapshot_open(void);
 
 /* Python's allocator of arenas until the snapshot is taken. */

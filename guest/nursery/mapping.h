@@ -44,5 +44,5 @@ static inline bool page_is_own(uint64_t entry) {
         return (entry & (3ull << 62)) && !(entry & (1ull << 61));
 }
 
-/* Has it any page of its own among these? */
+/* True if the process has a page of its own (not the file's) among these. */
 bool page_any_own(int fd, uintptr_t start, uintptr_t end);

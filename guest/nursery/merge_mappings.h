@@ -1,4 +1,4 @@
-/* What is mapped of libraries to be read or executed. */
+/* Joins the mappings of libraries that are only read or executed. */
 #pragma once
 
 /* One mapping for each library where there are three (its headers, its code, its constants): all of it may be read and

@@ -49,7 +49,7 @@ EXPORTED const char *spawn_environment(unsigned i); /* of the kernel; NULL after
 
 enum {
         SPAWN_AWAITED = 1, /* a client waits for this kernel already */
-        SPAWN_USUAL = 2, /* its environment is the nursery's */
+        SPAWN_USUAL = 2, /* its environment equals the nursery's */
         SPAWN_PACKAGES = 4, /* there is a place for packages of its own */
         SPAWN_SECOND = 8, /* it is process 2 */
         SPAWN_UNSETTLED = 16, /* spawn_settle is to be called before its first request */
@@ -158,7 +158,7 @@ const char *spawn_environment(unsigned i) {
         return i < order.n_environment ? text_at((size_t) order.n_writable + i) : NULL;
 }
 
-/* Is that the environment of this process, in the same order? */
+/* True if that is the environment of this process, in the same order. */
 static bool is_environment_usual(void) {
         const char *given = text_at(order.n_writable), *end = order.texts + order.texts_size;
         return given && usual_size > 0 && (size_t) (end - given) == usual_size && memcmp(given, usual, usual_size) == 0;
@@ -257,7 +257,7 @@ static const struct {
         { set_rlimits, "setting resource limits", NULL, NULL },
         { privilege_drop_all, "giving up privileges", NULL, NULL }, /* joining a user namespace brought them all back */
         { restrict_files, "restricting file access with Landlock", NULL, restrict_files },
-        /* last: it forbids most of the above */
+        /* last: it forbids most of the calls above */
         { seccomp_install, "installing the system-call filter", seccomp_install_early, seccomp_install_closing },
 };
 

@@ -100,7 +100,7 @@ static void on_gone(void *context) {
         struct api_request *api_request = context;
         struct caller *caller = &api_request->caller;
         struct run *run = caller_run(caller);
-        /* A client that only follows a run leaves nothing behind. */
+        /* A client that only follows a run starts none. */
         bool is_under_way = api_request->is_run && (caller->stand_in || run);
         if (!is_under_way || (caller->cancel_on_disconnect && !run)) {
                 caller_leave(caller);
@@ -286,7 +286,8 @@ static void on_accepted(struct caller *caller, const char *run_id) {
         }
 }
 
-/* Only now: what could not begin is answered with a status of its own, not with an error in a stream under a 200. */
+/* Not earlier: a run that could not begin is answered with a status of its own, not with an error in a stream under a
+ * 200. */
 static void on_begun(struct caller *caller, const char *run_id) {
         struct api_request *api_request = (struct api_request *) caller;
         if (api_request->request && api_request->form != API_REQUEST_WHOLE)

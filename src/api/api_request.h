@@ -1,8 +1,8 @@
 /* One request over HTTP on its way through the session layer, and how its answer is written: as one JSON object, as
  * server-sent events, or as lines of JSON.
  *
- * A run does not end because its client disconnects. Then the api_request stays without it and
- * waits for the run's end, so that quotas count what really runs; unless the client asked for it to end with it. */
+ * A run does not end because its client disconnects. Then the api_request stays and waits for the run's end, so that
+ * quotas count active runs; unless the client requested that the run ends with it. */
 #pragma once
 
 #include <jansson.h>
@@ -45,11 +45,11 @@ struct api_request {
                 size_t size;
         } partial[2];    /* the beginning of a character whose end is still to come, of each stream */
         void (*then)(struct api_request *api_request, json_t *body);
-        /* How an operation's answer is written; NULL: as it is, under 200. The last thing that is done with it. */
+        /* Writes an operation's answer; NULL: unchanged, with status 200. The api_request is freed afterwards. */
         void (*finish)(struct api_request *api_request, const char *answer, size_t size);
 };
 
-/* Makes one of a request that the gate let in. NULL: that was answered, too. */
+/* Makes one of a request that passed the gate. NULL: it was refused and answered. */
 struct api_request *api_request_open(struct service *service, struct http_request *request,
                                      const struct api_match *match, const struct visitor *visitor);
 void api_request_free(struct api_request *api_request);
@@ -71,7 +71,7 @@ void api_request_read_json(struct api_request *api_request,
 /* Registers for room in the client's queue and for its disconnect: before an operation that answers by itself. */
 void api_request_attend(struct api_request *api_request);
 
-/* What an operation (daemon/operation.h) returned: -1 is answered with the error. */
+/* Handles the return value of an operation (daemon/operation.h): -1 is answered with the error. */
 void api_request_settle(struct api_request *api_request, int code, const struct err *err);
 
 /* The answer, the last thing that is done with the api_request. Takes the reference; bytes are copied. */
@@ -82,8 +82,8 @@ void api_request_refuse(struct api_request *api_request, const struct err *err);
 void api_request_problem(struct api_request *api_request, int status, const char *code, const char *detail,
                          const char *remedy);
 
-/* As what the client wants a run's output: its Accept header decides, and `wants_stream` that it is not one answer. */
+/* Chooses the form of a run's output: by the Accept header, and `wants_stream` if it is not one answer. */
 void api_request_choose_form(struct api_request *api_request, bool wants_stream);
 
-/* Keeps the connections of streams open that have nothing to say for a while. */
+/* Keeps the connections of silent streams open. */
 void api_request_beat_all(struct service *service);

@@ -149,7 +149,7 @@ static struct zip_source *open_zip(int workspace_fd, struct artifact_list *list)
         return source;
 }
 
-/* The list is there, or cannot be had. */
+/* The list is complete, or failed. */
 static void on_listed(struct caller *caller, struct artifact_list *list, int workspace_fd) {
         struct api_request *api_request = (struct api_request *) caller;
         char name[API_PARAMETER_SIZE_MAX + 32];

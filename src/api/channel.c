@@ -23,7 +23,7 @@ struct channel {
         uint8_t digest[SHA256_SIZE]; /* of the key that opened it */
 };
 
-/* What a key may ask for. Everything else is the operator's. */
+/* The operations that a key may request. All others are for the operator. */
 static const struct allowed_operation {
         const char *op;
         bool is_run, makes_sandbox;
@@ -55,7 +55,7 @@ static const struct allowed_operation {
         { "ping", false, false },
 };
 
-/* Options that only a program on this host can mean. */
+/* Options that have a meaning only for a program on this host. */
 static const char *const foreign[] = { "script", "script_at", "operator" };
 
 /* ---- one request ---- */
@@ -79,19 +79,20 @@ static int check_timeout(const struct channel *channel, json_t *json, struct err
         return session_config_check_ceiling(&caller, &limits, err);
 }
 
-/* What a key may ask for; NULL: see err. */
+/* The rights for this operation of a key; NULL: see err. */
 static const struct allowed_operation *find_allowed(json_t *json, struct err *err) {
         const char *op = json_string_value(json_object_get(json, "op"));
         size_t i = 0;
         while (i < ELEMENTS(allowed) && (!op || strcmp(allowed[i].op, op) != 0))
                 i++;
         if (i == ELEMENTS(allowed)) {
-                (void) err_set(err, ERR_REFUSED, "a key may not ask for \"%.60s\"", op ? op : "");
+                (void) err_set(err, ERR_REFUSED, "an API key may not request the operation \"%.60s\"", op ? op : "");
                 return NULL;
         }
         for (size_t n = 0; n < ELEMENTS(foreign); n++)
                 if (json_object_get(json, foreign[n])) {
-                        (void) err_set(err, ERR_REFUSED, "a key may not say \"%s\"", foreign[n]);
+                        (void) err_set(err, ERR_REFUSED, "an API key may not use the option \"%s\"; leave it out",
+                                       foreign[n]);
                         return NULL;
                 }
         return &allowed[i];
@@ -110,12 +111,13 @@ static int take_shares(const struct channel *channel, bool is_run, struct err *e
         return 0;
 }
 
-static int admit(void *context, json_t *json, bool *ret_is_run, struct err *err) {
+static int channel_admit(void *context, json_t *json, bool *ret_is_run, struct err *err) {
         struct channel *channel = context;
         const char *session = json_string_value(json_object_get(json, "session"));
         channel->service->counted.requests++;
         if (!gate_knows_key(channel->service, channel->visitor.owner, channel->digest))
-                return err_set(err, ERR_REFUSED, "the key of this connection is not known any more");
+                return err_set(err, ERR_REFUSED,
+                               "the key of this connection was removed; connect again with another key");
         if (check_rate(channel, err) < 0)
                 return -1;
         const struct allowed_operation *operation = find_allowed(json, err);
@@ -150,11 +152,11 @@ static void on_gone(void *context) {
         free(channel);
 }
 
-static const struct client_guard guard = { .admit = admit, .settled = on_settled, .gone = on_gone };
+static const struct client_guard guard = { .admit = channel_admit, .settled = on_settled, .gone = on_gone };
 
 /* ---- the connection ---- */
 
-/* A peer whose host is gone says nothing: Linux finds out. */
+/* A peer whose host disappeared sends nothing: TCP keepalive detects it. */
 static void watch_peer(int fd) {
         static const struct {
                 int level, name, value;

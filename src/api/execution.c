@@ -25,13 +25,13 @@ static int take_timeout(const struct api_request *api_request, json_t *body, uin
         if ((!seconds || json_is_null(seconds)) && (!ms || json_is_null(ms)))
                 return 0;
         if (!(json_is_number(seconds) || json_is_number(ms)) || !(value >= 1 && value <= 7.0 * 86400 * 1000))
-                return err_set(err, ERR_USAGE, "timeout is a number of seconds, at least 0.001 and at most a week");
+                return err_set(err, ERR_USAGE, "timeout must be a number of seconds, from 0.001 to a week");
         *ret_timeout_ms = (uint64_t) value;
         return session_config_check_ceiling(&api_request->caller,
                                             &(const struct limits) { .timeout_ms = (uint64_t) value }, err);
 }
 
-/* What is misspelled must not be ignored: a "timeuot" would be none. */
+/* A misspelled member must not be ignored: with "timeuot" there would be no time limit. */
 static int check_members(json_t *body, const char *const *own, struct err *err) {
         static const char *const how[] = { "timeout", "timeout_ms", "stream", "detach", "cancel_on_disconnect", NULL };
         const char *key;
@@ -43,13 +43,13 @@ static int check_members(json_t *body, const char *const *own, struct err *err) 
                 while (own[n] && strcmp(own[n], key) != 0)
                         n++;
                 if (!how[i] && !own[n])
-                        return err_set(err, ERR_USAGE, "there is no \"%.60s\" here; /docs lists what there is", key);
+                        return err_set(err, ERR_USAGE, "there is no member \"%.60s\" here; /docs lists them", key);
         }
         return 0;
 }
 
-/* What every run over HTTP needs before it is asked for: known members, a time limit, room in the quotas, and the form
- * of its answer. */
+/* Checks of every run over HTTP before it is requested: known members, a time limit, quotas, and the form of its
+ * answer. */
 static int prepare_run(struct api_request *api_request, json_t *body, const char *const *own, uint64_t *ret_timeout_ms,
                        struct err *err) {
         const char *user_id = api_request_user(api_request);
@@ -62,7 +62,7 @@ static int prepare_run(struct api_request *api_request, json_t *body, const char
         return 0;
 }
 
-/* A detached run is answered by on_accepted, and then waited for: quotas count what really runs. */
+/* on_accepted answers a detached run; the api_request then waits for its end, so that quotas count active runs. */
 static int read_run(struct api_request *api_request, json_t *body, const char *const *own,
                     struct run_request *ret_request, struct err *err) {
         uint64_t timeout_ms;
@@ -142,7 +142,7 @@ static struct run_reference reference_of(const struct api_request *api_request) 
 }
 
 /* A whole number in the query or a header; 0 when there is none, -1 when it is none. */
-static int64_t number_of(const char *text) {
+static int64_t parse_number(const char *text) {
         char *end;
         if (!text)
                 return 0;
@@ -155,17 +155,17 @@ static int64_t query_number(struct api_request *api_request, const char *name, s
         struct http_pairs query;
         if (http_query_parse(http_query(api_request->request), &query, err) < 0)
                 return -1;
-        int64_t value = number_of(http_query_find(&query, name));
+        int64_t value = parse_number(http_query_find(&query, name));
         http_query_free(&query);
-        return value >= 0 ? value : err_set(err, ERR_USAGE, "%s is a whole number", name);
+        return value >= 0 ? value : err_set(err, ERR_USAGE, "%s must be a whole number", name);
 }
 
 void execution_events(struct api_request *api_request) {
         struct err err;
         int64_t from = query_number(api_request, "from", &err);
         const char *last = http_header(api_request->request, "Last-Event-ID");
-        if (from == 0 && last && number_of(last) >= 0)
-                from = number_of(last) + 1;
+        if (from == 0 && last && parse_number(last) >= 0)
+                from = parse_number(last) + 1;
         if (from < 0) {
                 api_request_refuse(api_request, &err);
                 return;

@@ -56,7 +56,7 @@ static struct api_request *far_end(struct far_file *far) {
         return api_request;
 }
 
-/* Once bytes are on their way the client can only be shown that they are not all. */
+/* After the first bytes the client can only be informed of an error by an incomplete response. */
 static void far_refuse(struct far_file *far, const struct err *err) {
         bool is_sending = far->is_sending;
         struct api_request *api_request = far_end(far);
@@ -218,7 +218,7 @@ static void on_looked(struct far_file *far, json_t *answer) {
         }
 }
 
-static void look(struct far_file *far, json_t *answer) {
+static void far_file_look(struct far_file *far, json_t *answer) {
         (void) answer;
         far_ask(far, "file.stat",
                 json_pack("{s:s, s:b, s:b}", "path", far->path, "follow", 1, "no_links", (int) far->no_links),
@@ -228,7 +228,7 @@ static void look(struct far_file *far, json_t *answer) {
 void far_file_read(struct api_request *api_request, struct session *session, const struct file_request *request) {
         struct far_file *far = far_make(api_request, session, request);
         if (far)
-                far_start(far, session, look);
+                far_start(far, session, far_file_look);
 }
 
 /* ---- the rest ---- */

@@ -1,5 +1,5 @@
-/* Files of a sandbox that another Glovebox has (engine remote). A request is one operation there or a few, and a file
- * passes through at the pace of the slower side: nothing of it is kept here. */
+/* Files of a sandbox that another Glovebox has (engine remote). A request becomes one operation there or a few. A file
+ * passes through at the pace of the slower side and is not stored here. */
 #pragma once
 
 #include <stdbool.h>

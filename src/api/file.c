@@ -1,5 +1,5 @@
-/* Files of a sandbox. Everything in there was put there by hostile code, and every path comes from a stranger: paths
- * are resolved beneath the workspace by store/workspace.h, and nothing here touches one by itself. */
+/* Files of a sandbox. All files may have been written by hostile code, and every path comes from a client:
+ * store/workspace.h resolves paths beneath the workspace, and no function here opens a path itself. */
 #include "api/file.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ static int take_flag(const char *name, const char *value, bool *ret_flag, struct
         *ret_flag = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
         return *ret_flag || strcmp(value, "false") == 0 || strcmp(value, "0") == 0
                        ? 0
-                       : err_set(err, ERR_USAGE, "%s is true or false", name);
+                       : err_set(err, ERR_USAGE, "%s must be true or false", name);
 }
 
 static int take_pair(struct question *question, const struct http_pair *pair, struct err *err) {
@@ -52,7 +52,7 @@ static int take_pair(struct question *question, const struct http_pair *pair, st
                 return take_flag("stat", pair->value, &question->is_stat, err);
         if (strcmp(pair->name, "recursive") == 0)
                 return take_flag("recursive", pair->value, &question->is_recursive, err);
-        return err_set(err, ERR_USAGE, "there is no \"%.60s\" to be asked for here; /docs lists what there is",
+        return err_set(err, ERR_USAGE, "there is no parameter \"%.60s\" here; /docs lists them",
                        pair->name); /* misspelled, it must not mean something else */
 }
 
@@ -160,23 +160,44 @@ static void change_tree(struct api_request *api_request, const struct file_reque
                                    json_pack("{s:o}", "path", describe_path(made)));
 }
 
-/* Is the request one that makes sense? Before a sandbox is made for it. */
+static int check_length(const struct api_request *api_request, int64_t length, struct err *err) {
+        uint64_t max = api_request->service->settings->upload_max;
+        if (length <= 0 || (uint64_t) length <= max)
+                return 0;
+        return err_set(err, ERR_LIMIT, "the file has %lld bytes, and the service takes %llu at most",
+                       (long long) length, (unsigned long long) max);
+}
+
+/* Checks that the parameters of a request without a body fit together: mkdir or move_to. */
+static int check_change(const struct question *question, int64_t length, struct err *err) {
+        if (length != 0)
+                return err_set(err, ERR_USAGE, "mkdir and move_to take no body; leave it out");
+        if (!question->path[0])
+                return err_set(err, ERR_USAGE, "the path is missing; add ?path=data/file.csv");
+        return file_check_name(question->target[0] ? question->target : question->path, err);
+}
+
+/* The same for a file: the body, or a form of files. */
+static int check_file(const struct api_request *api_request, const struct question *question, bool is_form,
+                      struct err *err) {
+        if (!is_form && !question->path[0])
+                return err_set(err, ERR_USAGE, "the path is missing; add ?path=data/file.csv");
+        if (!is_form && !question->is_plain)
+                return err_set(err, ERR_USAGE, "the path ends with a slash: the file's name is missing");
+        if (!is_form && check_length(api_request, http_content_length(api_request->request), err) < 0)
+                return -1;
+        return file_check_name(question->path, err);
+}
+
+/* Checks a request before a sandbox is made for it. */
 static int check_write(const struct api_request *api_request, const struct question *question, bool is_form,
                        struct err *err) {
-        int64_t length = http_content_length(api_request->request);
-        bool has_body = !question->is_directory && !question->target[0];
-        if ((question->is_directory && question->target[0]) || question->is_recursive || question->is_stat)
+        bool is_move = question->target[0] != '\0';
+        if ((question->is_directory && is_move) || question->is_recursive || question->is_stat)
                 return err_set(err, ERR_USAGE, "mkdir, move_to, recursive and stat do not go together here; see /docs");
-        if (!has_body && length != 0)
-                return err_set(err, ERR_USAGE, "mkdir and move_to take no body; leave it out");
-        if (!question->path[0] && (!is_form || !has_body))
-                return err_set(err, ERR_USAGE, "say where to: ?path=data/file.csv");
-        if (has_body && !is_form && !question->is_plain)
-                return err_set(err, ERR_USAGE, "the path ends with a slash: the file's name is missing");
-        if (has_body && !is_form && length > 0 && (uint64_t) length > api_request->service->settings->upload_max)
-                return err_set(err, ERR_LIMIT, "the file has %lld bytes, and the service takes %llu at most",
-                               (long long) length, (unsigned long long) api_request->service->settings->upload_max);
-        return question->target[0] ? file_check_name(question->target, err) : file_check_name(question->path, err);
+        return question->is_directory || is_move
+                       ? check_change(question, http_content_length(api_request->request), err)
+                       : check_file(api_request, question, is_form, err);
 }
 
 void file_write(struct api_request *api_request) {

@@ -1,7 +1,7 @@
-/* Files, as other rows need them. */
+/* Functions on files that other routes need. */
 #pragma once
 
 #include "base/err.h"
 
-/* What is read back may have any name; what is made here has one that can be shown, and means the same everywhere. */
+/* Existing files may have any name; new ones get a name that is printable and has one meaning on all systems. */
 int file_check_name(const char *relative, struct err *err);

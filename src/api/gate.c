@@ -13,7 +13,7 @@ enum { LOOK_MS = 1000 }; /* how soon a key that was added or taken away counts *
 
 /* ---- where it comes from ---- */
 
-static bool is_listed(const char *names, const char *name, size_t size) {
+static bool is_in_header_list(const char *names, const char *name, size_t size) {
         while (names && *names) {
                 size_t n = strcspn(names, ", ");
                 if (n == size && strncasecmp(names, name, n) == 0)
@@ -36,7 +36,8 @@ static bool is_address(const char *host, size_t size) {
 
 static bool knows_host(const struct service *service, const char *host) {
         size_t size = http_host_name_size(host);
-        return http_host_is_loopback(host) || is_address(host, size) || is_listed(service->settings->names, host, size);
+        return http_host_is_loopback(host) || is_address(host, size) ||
+               is_in_header_list(service->settings->names, host, size);
 }
 
 /* "https://NAME[:PORT]" of the very host that was asked for. */
@@ -86,7 +87,7 @@ int gate_load_keys(struct service *service, struct err *err) {
 }
 
 /* The file may have been changed by `glovebox serve --new-key`, or by hand. One that cannot be read changes nothing. */
-static void look_again(struct service *service) {
+static void reload_changed_keys(struct service *service) {
         struct stat status;
         struct err err;
         if (loop_now_ms() - service->keys_looked_ms < LOOK_MS)
@@ -126,7 +127,7 @@ bool gate_admits_visitor(struct service *service, struct http_request *request, 
         bool has_both = http_header(request, "Authorization") || http_header(request, "X-API-Key");
         if (!shown && !has_both && http_peer(request)->is_unix)
                 return true; /* its owner: the listener has looked */
-        look_again(service);
+        reload_changed_keys(service);
         const struct api_key *key = shown ? api_keys_find(&service->keys, shown) : NULL;
         if (!key) {
                 refuse_visitor(service, request, shown);
@@ -155,7 +156,7 @@ static const struct api_key *find_named(const struct service *service, const cha
 }
 
 bool gate_knows_key(struct service *service, const char *name, const uint8_t digest[static SHA256_SIZE]) {
-        look_again(service);
+        reload_changed_keys(service);
         const struct api_key *key = find_named(service, name);
         return key && memcmp(key->digest, digest, SHA256_SIZE) == 0;
 }

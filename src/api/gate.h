@@ -1,4 +1,4 @@
-/* Who may come in: a request is looked at before anything of it is believed. */
+/* Checks of a request before it reaches a route: host, origin, key, rate. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 #include "api/route.h"
 #include "api/service.h"
 
-/* Whom a request comes from. */
+/* The client of a request. */
 struct visitor {
         char owner[API_KEY_NAME_MAX + 1]; /* a key's name; "": the operator, on the UNIX socket */
         struct quota_use *use;            /* NULL for the operator, who has no quota */
@@ -17,7 +17,7 @@ struct visitor {
  * answered. */
 bool gate_admits_origin(const struct service *service, struct http_request *request);
 
-/* Whose key is it? False: it was answered. */
+/* Finds the key of a request. False: there is no valid one, and the request has been answered. */
 bool gate_admits_visitor(struct service *service, struct http_request *request, struct visitor *ret_visitor);
 
 /* Reads the keys: the file, and the one of the settings. */

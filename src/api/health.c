@@ -1,4 +1,4 @@
-/* What the service says about itself. */
+/* Routes about the service itself. */
 #include <string.h>
 
 #include "api/api_request.h"

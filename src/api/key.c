@@ -179,7 +179,7 @@ int api_keys_append(const char *path, const char *name, const char *key, struct 
         return code < 0 ? err_sys(err, -code, "writing the keys in %s", path) : 0;
 }
 
-/* Is this line the key's? Comments and other keys are not touched. */
+/* True if the line defines this key. Comments and other keys stay as they are. */
 static bool is_line_of(const char *line, size_t size, const char *name) {
         size_t blank = 0;
         while (blank < size && (line[blank] == ' ' || line[blank] == '\t'))
@@ -261,7 +261,7 @@ int api_keys_add(struct api_keys *keys, const struct api_key *key, struct err *e
 /* ---- whose is it? ---- */
 
 /* No branch and no index depends on the digests. */
-static unsigned differs(const uint8_t *a, const uint8_t *b) {
+static unsigned digest_differs(const uint8_t *a, const uint8_t *b) {
         unsigned difference = 0;
         for (size_t i = 0; i < SHA256_SIZE; i++)
                 difference |= (unsigned) (a[i] ^ b[i]);
@@ -277,7 +277,7 @@ const struct api_key *api_keys_find(const struct api_keys *keys, const char *key
         sha256_finish(&sha, digest);
         const struct api_key *found = NULL;
         for (size_t i = 0; i < keys->n; i++)
-                if (!differs(digest, keys->keys[i].digest))
+                if (!digest_differs(digest, keys->keys[i].digest))
                         found = &keys->keys[i]; /* no break: how many keys stand before it stays unknown */
         return size > 0 && size <= API_KEY_LENGTH_MAX ? found : NULL;
 }

@@ -1,4 +1,4 @@
-/* The keys that open the service. A file holds their SHA-256 only, one line each; a reader of it cannot use them:
+/* The API keys of the service. A file holds their SHA-256 only, one line each; a reader of it cannot use them:
  *
  *     # name  sha256 of the key  quotas that differ from the default
  *     build   9f86d081…          sandboxes=10 runs=4 rate=600 */
@@ -37,7 +37,7 @@ struct api_keys {
 /* A new key, to be shown once. */
 int api_key_make(char ret_key[static API_KEY_SIZE], struct err *err);
 
-/* Reads the file's text. Whatever is not understood is an error: a quota that was misspelled must not be no quota. */
+/* Reads the file's text. Anything unknown is an error, so that a misspelled quota is not ignored. */
 int api_keys_parse(struct api_keys *keys, const char *text, struct err *err);
 
 /* Reads the file, which must belong to this user or to root and be closed to all others. A missing one is
@@ -50,7 +50,7 @@ int api_keys_append(const char *path, const char *name, const char *key, struct 
 /* Removes a key's line from the file, atomically. ERR_NOT_FOUND: there is none of this name. */
 int api_keys_strike(const char *path, const char *name, struct err *err);
 
-/* What is kept of a key that is known in plain, as SANDBOX_API_KEY gives it. */
+/* The record of a key that is given in plain text, as by SANDBOX_API_KEY. */
 int api_key_hash(const char *name, const char *plain, struct api_key *ret_key, struct err *err);
 
 /* ERR_EXISTS: the name is taken. */
@@ -59,5 +59,5 @@ int api_keys_add(struct api_keys *keys, const struct api_key *key, struct err *e
 /* The owner of a key, or NULL. Takes the same time for a wrong key. */
 const struct api_key *api_keys_find(const struct api_keys *keys, const char *key);
 
-/* What a request shows: "Authorization: Bearer KEY" or "X-API-Key: KEY". NULL: neither, or both and different. */
+/* The key of a request: "Authorization: Bearer KEY" or "X-API-Key: KEY". NULL: neither, or both and different. */
 const char *api_key_of(const struct http_request *request);

@@ -30,7 +30,7 @@ struct mcp_request {
         bool takes_stream, is_begun, is_broken;
 };
 
-static struct mcp_request *of(struct mcp_call *call) {
+static struct mcp_request *mcp_request_of(struct mcp_call *call) {
         return (struct mcp_request *) call;
 }
 
@@ -47,7 +47,7 @@ static void put_event(struct mcp_request *own, const char *text, size_t size) {
 }
 
 static void on_notify(struct mcp_call *call, const char *text, size_t size) {
-        struct mcp_request *own = of(call);
+        struct mcp_request *own = mcp_request_of(call);
         struct http_request *request = own->api->request;
         if (!own->takes_stream || !request)
                 return;
@@ -73,7 +73,7 @@ static void send_whole(struct http_request *request, int status, const char *tex
 }
 
 static void on_respond(struct mcp_call *call, int status, const char *text, size_t size) {
-        struct mcp_request *own = of(call);
+        struct mcp_request *own = mcp_request_of(call);
         struct http_request *request = own->api->request;
         if (!request)
                 return;
@@ -89,15 +89,15 @@ static void on_respond(struct mcp_call *call, int status, const char *text, size
 }
 
 static int on_count_run(struct mcp_call *call, struct err *err) {
-        return api_request_count_run(of(call)->api, err);
+        return api_request_count_run(mcp_request_of(call)->api, err);
 }
 
 static int on_admit_sandbox(struct mcp_call *call, const char *name, struct err *err) {
-        return sandbox_has_room(of(call)->api, name, err) ? 0 : -1;
+        return sandbox_has_room(mcp_request_of(call)->api, name, err) ? 0 : -1;
 }
 
 static void on_release(struct mcp_call *call) {
-        struct mcp_request *own = of(call);
+        struct mcp_request *own = mcp_request_of(call);
         for (struct mcp_request **at = &own->api->service->mcp_requests; *at; at = &(*at)->next)
                 if (*at == own) {
                         *at = own->next;
@@ -131,8 +131,8 @@ void mcp_drop_all(struct service *service) {
 /* ---- headers ---- */
 
 static int refuse_header(struct mcp_error *error, const char *name) {
-        return mcp_error_set(error, MCP_HEADER_MISMATCH, 400,
-                             "the header %s is missing, or does not say what the message says", name);
+        return mcp_error_set(error, MCP_HEADER_MISMATCH, 400, "the header %s is missing, or differs from the message",
+                             name);
 }
 
 /* A header may say what no header may hold as =?base64?…?=. */
@@ -298,7 +298,7 @@ void mcp_post(struct api_request *api) {
         struct mcp_error error;
         if (!http_type_is(http_header(api->request, "Content-Type"), "application/json")) {
                 (void) mcp_error_set(&error, MCP_INVALID_REQUEST, 415,
-                                     "the message must be JSON, and say so: Content-Type: application/json");
+                                     "the message must be JSON, with the header Content-Type: application/json");
                 answer_error(api, NULL, &error);
         } else if (http_content_length(api->request) > MCP_MESSAGE_MAX) {
                 (void) mcp_error_set(&error, MCP_INVALID_REQUEST, 413,

@@ -18,7 +18,7 @@
 
 struct metric;
 
-/* What a row may look at, and where it writes. */
+/* The input and the output of a row. */
 struct metrics_view {
         FILE *out;
         const struct service *service;
@@ -163,7 +163,7 @@ static double spilled_bytes(const struct metrics_view *view) {
 
 /* ---- the service ---- */
 
-static double clients(const struct metrics_view *view) {
+static double metric_clients(const struct metrics_view *view) {
         return (double) view->daemon->n_clients;
 }
 
@@ -184,11 +184,11 @@ static double api_requests(const struct metrics_view *view) {
         return n;
 }
 
-static double requests(const struct metrics_view *view) {
+static double metric_requests(const struct metrics_view *view) {
         return (double) view->http->requests;
 }
 
-static double streams(const struct metrics_view *view) {
+static double metric_streams(const struct metrics_view *view) {
         return (double) view->service->counted.streams;
 }
 
@@ -255,13 +255,13 @@ static const struct metric metrics[] = {
         { "glovebox_runs_waiting", "gauge", "Runs that wait for their sandbox.", .value = runs_waiting },
         { "glovebox_spilled_bytes", "gauge", "Output on disk, for slow clients.", .value = spilled_bytes },
 
-        { "glovebox_clients", "gauge", "Connections to the daemon's own socket.", .value = clients },
+        { "glovebox_clients", "gauge", "Connections to the daemon's own socket.", .value = metric_clients },
         { "glovebox_http_connections", "gauge", "HTTP connections that are open.", .value = connections_open },
         { "glovebox_http_connections_total", "counter", "HTTP connections.", .lines = connection_lines },
-        { "glovebox_http_requests_total", "counter", "HTTP requests whose head was good.", .value = requests },
+        { "glovebox_http_requests_total", "counter", "HTTP requests whose head was good.", .value = metric_requests },
         { "glovebox_http_requests_open", "gauge", "Requests under way, and runs whose client has left.",
           .value = api_requests },
-        { "glovebox_http_streams_total", "counter", "Answers that were streams of events.", .value = streams },
+        { "glovebox_http_streams_total", "counter", "Answers that were streams of events.", .value = metric_streams },
         { "glovebox_http_refused_total", "counter", "HTTP requests refused, by reason.", .lines = refused_lines },
         { "glovebox_http_bytes_total", "counter", "Bytes over HTTP.", .lines = byte_lines },
 };

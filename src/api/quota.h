@@ -1,4 +1,4 @@
-/* How much a key may have and do at a time, and how much of it is in use. */
+/* The quotas of keys, and their use. */
 #pragma once
 
 #include <stdbool.h>
@@ -30,5 +30,6 @@ void quota_table_release(struct quota_table *table);
 /* The owner's, made when it is not there yet; its quota is brought up to date. NULL: out of memory. */
 struct quota_use *quota_find(struct quota_table *table, const char *owner, const struct quota *quota);
 
-/* Counts one request. 0: it may come; otherwise in so many seconds. A minute's worth may come at once. */
+/* Counts one request. Returns 0 if it is allowed, otherwise the seconds to wait. A minute's requests may come at
+ * once. */
 unsigned quota_count_request(struct quota_use *use, uint64_t now_ms);

@@ -47,7 +47,7 @@ struct receiving {
 
 static const struct http_events body_events, held_events;
 
-static struct share_claim claim_of(const struct receiving *receiving, size_t n) {
+static struct share_claim receiving_claim(const struct receiving *receiving, size_t n) {
         return (struct share_claim) { .key = receiving->api_request->visitor.owner, .amount = n };
 }
 
@@ -57,7 +57,7 @@ static void receiving_free(struct receiving *receiving) {
                 file_receiver_abandon(&receiving->files[i]);
                 far_upload_drop(receiving->uploads[i]);
         }
-        const struct share_claim all = claim_of(receiving, receiving->n);
+        const struct share_claim all = receiving_claim(receiving, receiving->n);
         share_give(&receiving->api_request->service->manager->shares, SHARE_FILES, &all);
         multipart_close(receiving->multipart);
         free(receiving);
@@ -153,7 +153,7 @@ static int add_file(struct receiving *receiving, const char *relative, struct er
                                               .creates = receiving->creates };
         if (receiving->n == FILES_MAX)
                 return err_set(err, ERR_LIMIT, "at most %d files can be sent at once", FILES_MAX);
-        const struct share_claim one = claim_of(receiving, 1);
+        const struct share_claim one = receiving_claim(receiving, 1);
         struct share_table *shares = &api_request->service->manager->shares;
         if (share_take(shares, SHARE_FILES, &one, err) < 0) {
                 receiving->is_crowded = true;
@@ -238,7 +238,7 @@ static void on_body(void *context, const char *bytes, size_t size) {
                 receiving_refuse(receiving, &err);
 }
 
-/* Puts everything in place. What fails leaves the rest undone; what was put before it stays. */
+/* Gives all files their names. After a failure the rest is dropped; files before it stay. */
 static json_t *finish_files(struct receiving *receiving, bool *ret_created, struct err *err) {
         json_t *list = json_array();
         for (size_t i = 0; i < receiving->n; i++) {

@@ -1,5 +1,5 @@
-/* Files on their way into a sandbox: the body itself, or the parts of a form. Nothing is seen of them before the body
- * is whole; then all of them are put in place, one after the other. */
+/* Uploads into a sandbox: the body itself, or the parts of a form. The files are invisible until the body is complete;
+ * then they get their names, one after the other. */
 #pragma once
 
 #include <stdbool.h>

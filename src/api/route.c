@@ -23,7 +23,7 @@ static int take_parameter(struct api_match *match, const char *name, size_t name
         return 0;
 }
 
-/* Does the path have the pattern's shape? */
+/* True if the path matches the pattern. */
 static bool has_shape(const char *pattern, const char *path) {
         while (*pattern && *path) {
                 if (*pattern == '{') {
@@ -32,7 +32,7 @@ static bool has_shape(const char *pattern, const char *path) {
                 } else if (*pattern++ != *path++)
                         return false;
         }
-        /* "/a/" has the shape of "/a/{b}": the name stands for nothing then, which take_parameter says. */
+        /* "/a/" has the shape of "/a/{b}": the name is empty then, which take_parameter refuses. */
         return *path == '\0' && (*pattern == '\0' || (*pattern == '{' && strchr(pattern, '}')[1] == '\0'));
 }
 

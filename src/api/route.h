@@ -1,5 +1,5 @@
-/* The table of what can be asked for: one row for each method and path. Requests are found by it, and openapi.json is
- * written from it, so that neither can say what the other does not. */
+/* The table of routes: one row for each method and path. Requests are dispatched by it, and openapi.json is written
+ * from it, so the two agree. */
 #pragma once
 
 #include <jansson.h>
@@ -48,7 +48,7 @@ struct api_routes {
         const struct api_schema *schemas; /* NULL: none */
 };
 
-/* A request that was found: its row, and what the names in braces stand for, percent-decoded. */
+/* A matched request: its row, and the values of the names in braces, percent-decoded. */
 struct api_match {
         const struct api_route *route;
         size_t n_parameters;

@@ -1,4 +1,4 @@
-/* Sandboxes: what the session layer calls sessions, one for each user_id of a key. */
+/* Sandboxes: the sessions of a key, one for each user_id. */
 #include <string.h>
 
 #include "api/api_request.h"
@@ -14,7 +14,7 @@
 
 /* ---- how one is shown ---- */
 
-/* Where it lies on the host, and as which process, is the operator's business. */
+/* Only the operator sees its paths and process ids on the host. */
 static struct session_info_form form_for(const struct api_request *api_request, bool is_brief) {
         return (struct session_info_form) { .name_key = "user_id",
                                             .is_brief = is_brief,
@@ -23,7 +23,7 @@ static struct session_info_form form_for(const struct api_request *api_request, 
 
 /* ---- quotas ---- */
 
-/* Is there room for one more? An existing one needs none. */
+/* Checks that the quota allows one more. An existing sandbox needs none. */
 bool sandbox_owner_has_room(const struct service *service, const struct visitor *visitor, const char *user_id,
                             struct err *err) {
         if (session_find(service->manager, visitor->owner, user_id))
@@ -48,7 +48,7 @@ static int check_isolation(const struct api_request *api_request, json_t *body, 
         if (!wanted || json_is_null(wanted) || (name && strcmp(name, "weaker") == 0))
                 return 0;
         if (!name || strcmp(name, "full") != 0)
-                return err_set(err, ERR_USAGE, "min_isolation is \"full\" or \"weaker\"");
+                return err_set(err, ERR_USAGE, "min_isolation must be \"full\" or \"weaker\"");
         if (api_request->service->manager->options->allow_weaker)
                 return err_set(err, ERR_UNSUPPORTED,
                                "this service runs with --allow-weaker: it does not promise full "
@@ -183,8 +183,8 @@ void sandbox_destroy(struct api_request *api_request) {
         bool keeps = keep && (strcmp(keep, "true") == 0 || strcmp(keep, "1") == 0);
         bool is_clear = !keep || keeps || strcmp(keep, "false") == 0 || strcmp(keep, "0") == 0;
         http_query_free(&query);
-        if (!is_clear) { /* what is misspelled must not remove files */
-                (void) err_set(&err, ERR_USAGE, "keep_files is true or false");
+        if (!is_clear) { /* a misspelled parameter must not remove files */
+                (void) err_set(&err, ERR_USAGE, "keep_files must be true or false");
                 api_request_refuse(api_request, &err);
                 return;
         }

@@ -1,4 +1,4 @@
-/* Sandboxes, as other rows need them. */
+/* Functions on sandboxes that other routes need. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 struct api_request;
 
-/* May this user_id have a sandbox, as far as quotas go? One that exists may. */
+/* Checks that the quotas allow a sandbox for this user_id. One that exists is always allowed. */
 bool sandbox_has_room(const struct api_request *api_request, const char *user_id, struct err *err);
 
 /* The same for a visitor without an api_request; an operator is none. */

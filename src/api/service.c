@@ -116,7 +116,7 @@ static int open_service(struct daemon *daemon, const void *settings, void **ret_
         place_socket(service);
         if (!service->settings->host && !*service->unix_path) {
                 close_service(service);
-                return 0; /* there is nowhere to answer */
+                return 0; /* it has no address to listen on */
         }
         const struct http_options options = { .tcp_host = service->settings->host,
                                               .tcp_port = service->settings->port,

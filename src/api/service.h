@@ -1,8 +1,8 @@
 /* The service: the daemon's operations over HTTP.
  *
- * The way of a request: the server reads its head (src/http), the gate decides whether it may come in (gate.h), the
- * table finds its row (route.h, routes.c), the row makes an api_request of it (api_request.h), and that asks the
- * session layer for the very same operations as the daemon's own socket does. */
+ * The server reads the head of a request (src/http), the gate checks it (gate.h), the table finds its route (route.h,
+ * routes.c), and the route makes an api_request of it (api_request.h), which calls the same operations as the daemon's
+ * own socket. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 
 enum { SERVICE_NAMES_MAX = 16 };
 
-/* What the operator chose. Texts are borrowed for the service's life. */
+/* The operator's settings. Texts are borrowed for the service's life. */
 struct service_settings {
         const char *host;      /* an address or "localhost"; NULL: no TCP */
         uint16_t port;         /* 0: any */

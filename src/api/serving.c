@@ -42,7 +42,7 @@ static void close_file(struct sending_source *source) {
 
 /* ---- the head ---- */
 
-/* Names, not contents, decide; and what a browser would run is nothing but bytes. */
+/* The type follows from the name, not from the contents; types that a browser would execute become plain bytes. */
 static const char *type_of(const char *name) {
         static const char *const active[] = { "text/html", "image/svg+xml", "application/xml", "application/pdf" };
         const char *type = artifact_mime(name);
@@ -65,12 +65,12 @@ int serving_name(struct api_request *api_request, const char *name) {
         return http_add_header(api_request->request, "Content-Disposition", value) < 0 ? -1 : 0;
 }
 
-/* Is the tag in the list of an If-None-Match? */
-static bool is_listed(const char *list, const char *tag) {
+/* True if the tag is in the list of an If-None-Match. */
+static bool tag_is_listed(const char *list, const char *tag) {
         return list && *tag && (strcmp(list, "*") == 0 || strstr(list, tag) != NULL);
 }
 
-/* Does the client want a part? One that has an older version asks with If-Range, and gets the whole. */
+/* True if the client wants a part. A client that has an older version sends If-Range, and gets the whole file. */
 static enum http_range_kind choose_range(const struct http_request *request, uint64_t size, const char *tag,
                                          uint64_t *ret_first, uint64_t *ret_length) {
         const char *condition = http_header(request, "If-Range");
@@ -106,7 +106,7 @@ bool serving_head(struct api_request *api_request, const struct serving_file *fi
         enum http_range_kind kind = choose_range(request, file->size, file->tag, &ret_part->first, &ret_part->length);
         ret_part->status = kind == HTTP_RANGE_PART ? 206 : 200;
         ret_part->type = type_of(file->name);
-        if (is_listed(http_header(request, "If-None-Match"), file->tag)) {
+        if (tag_is_listed(http_header(request, "If-None-Match"), file->tag)) {
                 (void) http_add_header(request, "ETag", file->tag);
                 (void) http_respond(request, 304, NULL, "", 0);
                 api_request_free(api_request);

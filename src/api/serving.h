@@ -18,7 +18,7 @@ struct serving_file {
         char tag[WORKSPACE_TAG_SIZE]; /* "": none */
 };
 
-/* What of it the client gets. */
+/* The part of the file that the client gets. */
 struct serving_part {
         int status;
         const char *type;

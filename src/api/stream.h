@@ -5,9 +5,9 @@
  *     {"event":"display","data":{…}}                on from the next one with GET …/runs/{run_id}/events?from=
  *     {"event":"result","number":7,"result":{…}}    the last one; or {"event":"error","problem":{…}}
  *
- * An event without a number is a part of the next one that has one: who goes on after number N drops what came behind
- * it, for it comes again. They are sent as lines (application/x-ndjson) or as server-sent events, whose `event` and
- * `id` fields say the same. */
+ * An event without a number is a part of the next one with a number: a client that continues after number N must drop
+ * what followed it, because it is sent again. They are sent as lines (application/x-ndjson) or as server-sent events,
+ * whose `event` and `id` fields say the same. */
 #pragma once
 
 #include <jansson.h>

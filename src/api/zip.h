@@ -1,7 +1,7 @@
-/* A zip archive that is made while it is sent (APPNOTE 6.3): nothing but its table of contents is held. What is packed
- * belongs to hostile code, which may change it meanwhile: each entry says behind its data how much it was, so that the
- * archive is whole whatever happens. Nothing is compressed, as that would keep the service from its other work; the
- * data stand in stored blocks of deflate: that is where readers that cannot seek find the end by themselves. */
+/* A zip archive that is made while it is sent (APPNOTE 6.3): only its table of contents is in memory. Hostile code may
+ * change the files meanwhile: each entry has its size behind its data, so the archive is valid in any case. Nothing is
+ * compressed, to keep the service responsive; the data are in stored blocks of deflate, in which readers that cannot
+ * seek find the end. */
 #pragma once
 
 #include <stddef.h>

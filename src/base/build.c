@@ -16,7 +16,7 @@ static void add_id(const unsigned char *id, size_t size) {
                 used += (size_t) snprintf(name + used, sizeof(name) - used, "%s%02x", i ? "" : "+", id[i]);
 }
 
-static size_t aligned(size_t size) {
+static size_t build_id_aligned(size_t size) {
         return (size + 3) & ~(size_t) 3;
 }
 
@@ -30,12 +30,12 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *context)
                 const char *end = at + header->p_memsz;
                 while (header->p_type == PT_NOTE && end - at > (ptrdiff_t) sizeof(ElfW(Nhdr))) {
                         const ElfW(Nhdr) *note = (const ElfW(Nhdr) *) (const void *) at;
-                        const char *owner = at + sizeof(*note), *id = owner + aligned(note->n_namesz);
+                        const char *owner = at + sizeof(*note), *id = owner + build_id_aligned(note->n_namesz);
                         if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && memcmp(owner, "GNU", 4) == 0) {
                                 add_id((const unsigned char *) id, note->n_descsz);
                                 return 1;
                         }
-                        at = id + aligned(note->n_descsz);
+                        at = id + build_id_aligned(note->n_descsz);
                 }
         }
         return 1;

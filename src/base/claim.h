@@ -1,6 +1,6 @@
-/* A claim: a name that is held while a process exists. A process that has a box that was handed over
- * claims its control groups, so that a daemon that finds them at its start leaves them alone. It is an address in the
- * abstract namespace of UNIX sockets: nothing has to be removed afterwards. */
+/* A claim: a name that is reserved while a process exists. A process to which the daemon handed a box claims the box's
+ * control groups, so that a daemon that finds them at its start does not remove them. It is an address in the abstract
+ * namespace of UNIX sockets: nothing has to be removed afterwards. */
 #pragma once
 
 #include <stdbool.h>

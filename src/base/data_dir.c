@@ -81,7 +81,7 @@ static int make_directories(char *path) {
         }
 }
 
-/* Is the directory ours alone? */
+/* True if only this user can write to the directory. */
 static int data_dir_resolve(const char *path, char ret_path[static DATA_DIR_PATH_MAX], struct err *err) {
         _cleanup_fd_ int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
         struct stat st;

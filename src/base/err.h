@@ -10,7 +10,7 @@ enum err_code {
         ERR_NONE,
         ERR_USAGE,       /* the caller asked for something malformed */
         ERR_NOT_FOUND,   /* what the caller named does not exist */
-        ERR_EXISTS,      /* what the caller wants to make is there already */
+        ERR_EXISTS,      /* what the caller wants to create exists already */
         ERR_REFUSED,     /* a policy forbids it */
         ERR_UNSUPPORTED, /* this host cannot do it */
         ERR_LIMIT,       /* a limit was reached */
@@ -18,14 +18,14 @@ enum err_code {
         ERR_NO_SPACE,    /* the disk is full */
         ERR_PERMISSION,  /* the operating system does not allow it to this user */
         ERR_PROTOCOL,    /* the other side broke the protocol */
-        ERR_GONE,        /* it was there and has ended */
+        ERR_GONE,        /* it existed and has ended */
         ERR_TIMEOUT,
-        ERR_DAMAGED,     /* what is on the disk is not what was written */
-        ERR_SYSTEM,      /* anything else that a system call answered */
+        ERR_DAMAGED,     /* data on the disk is not what was written */
+        ERR_SYSTEM,      /* any other failure of a system call */
         ERR_CODES
 };
 
-/* Where the daemon itself has no memory: it is not the code's limit that was reached. */
+/* For the daemon's own memory, as opposed to the memory limit of a box. */
 #define ERR_DAEMON_MEMORY "the daemon is out of memory: try again in a moment, or give it more"
 
 struct err {

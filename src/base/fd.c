@@ -47,6 +47,21 @@ int fd_read_exactly(int fd, void *bytes, size_t size) {
         return 0;
 }
 
+ssize_t fd_read_at(int fd, void *bytes, size_t size, uint64_t offset) {
+        size_t done = 0;
+        while (done < size) {
+                ssize_t n = pread(fd, (char *) bytes + done, size - done, (off_t) (offset + done));
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return -errno;
+                if (n == 0)
+                        break;
+                done += (size_t) n;
+        }
+        return (ssize_t) done;
+}
+
 int fd_read_to_end(int fd, size_t max, char **ret_bytes, size_t *ret_size) {
         size_t size = 0, room = 4096;
         char *bytes = malloc(room + 1);

@@ -1,4 +1,4 @@
-/* Descriptors: owned by the variable that holds them, handed over visibly, closed on every way out. */
+/* File descriptors: the variable that holds one owns it, transfers are visible, and every way out closes it. */
 #pragma once
 
 #include <stddef.h>
@@ -21,6 +21,9 @@ static inline int take_fd(int *fd) {
 /* Moves all bytes or fails with -errno (EPIPE when the other end closed early; -ENODATA for a short read). */
 int fd_write_all(int fd, const void *bytes, size_t size);
 int fd_read_exactly(int fd, void *bytes, size_t size);
+
+/* Reads at an offset. Returns the number of bytes, which is less than size only at the end of the file, or -errno. */
+ssize_t fd_read_at(int fd, void *bytes, size_t size, uint64_t offset);
 
 /* Reads to the end into a fresh, NUL-terminated buffer that the caller frees. -E2BIG past max bytes. */
 int fd_read_to_end(int fd, size_t max, char **ret_bytes, size_t *ret_size);

@@ -50,8 +50,8 @@ int fd_passing_send(int socket_fd, const void *bytes, size_t size, const int *fd
         return sent < 0 ? -errno : 0;
 }
 
-/* Puts what came where it belongs; false when the message and its descriptors do not agree. */
-static int distribute(const struct slots *slots, const int *came, size_t n_came, int *ret_fds, size_t n_fds) {
+/* Puts each received descriptor into its slot; false if the message and its descriptors do not agree. */
+static int distribute_fds(const struct slots *slots, const int *came, size_t n_came, int *ret_fds, size_t n_fds) {
         size_t n = 0;
         for (size_t i = 0; i < FD_PASSING_FDS_MAX; i++) {
                 if (!(slots->filled[i / 8] & (1u << (i % 8))))
@@ -86,7 +86,7 @@ ssize_t fd_passing_receive(int socket_fd, void *bytes, size_t room, int *ret_fds
                 ret_fds[i] = -1;
         int code = size < (ssize_t) sizeof(slots) || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
                            ? -EPROTO
-                           : distribute(&slots, came, n_came, ret_fds, n_fds);
+                           : distribute_fds(&slots, came, n_came, ret_fds, n_fds);
         if (code == 0)
                 return size - (ssize_t) sizeof(slots);
         for (size_t i = 0; i < n_came; i++)

@@ -1,4 +1,4 @@
-/* FNV-1a: a quick hash of a few bytes. Not for what an attacker chooses, and not a checksum. */
+/* FNV-1a: a quick hash of a few bytes. Not for input that an attacker chooses, and not a checksum. */
 #pragma once
 
 #include <stddef.h>

@@ -17,7 +17,7 @@ struct helper {
         struct loop *loop;
         int (*start)(void *context, struct err *err); /* calls helper_started */
         void *context;
-        pid_t pid;          /* 0: it is down */
+        pid_t pid;          /* 0: it is not running */
         bool is_wanted;     /* false: it was not needed so far, or the daemon is ending */
         uint64_t started_ms;
         uint64_t n_restarts;
@@ -26,13 +26,13 @@ struct helper {
         char trouble[160];  /* why it could not be started last; "" */
 };
 
-/* The process is there. Its first start and every later one. */
+/* Call it when the process runs: after the first start and every later one. */
 void helper_started(struct helper *helper, pid_t pid);
 
-/* It is gone: says so in the log and has another started. The owner has cleaned up after it. */
+/* Call it when the process has ended and the owner has cleaned up: logs it and starts another. */
 void helper_died(struct helper *helper);
 
-/* Starts none any more. */
+/* Starts no more processes. */
 void helper_retire(struct helper *helper);
 
 /* "running", "restarting", or "off": not needed so far. */

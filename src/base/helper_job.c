@@ -46,7 +46,7 @@ static struct helper_job *jobs; /* of this process, newest first */
 static unsigned n_jobs, n_queued_running;
 static uint64_t last_turn; /* of the queued job that was begun last */
 
-/* Keeps nothing of the daemon's but what it was given: a client's socket held here would look open. */
+/* Closes all descriptors of the daemon but its own: a client's socket held here would stay open. */
 _Noreturn static void helper_job_run(const struct helper_job_order *order, int out_fd, pid_t parent) {
         int fds[HELPER_JOB_FDS_MAX], moved[HELPER_JOB_FDS_MAX];
         sigset_t none;
@@ -126,7 +126,7 @@ static void on_end(void *context, uint32_t events) {
         (void) helper_job_reap(context);
 }
 
-/* It has said what there was to say, or is not to say more: all that is left is its end. */
+/* Its answer is complete, or not wanted any more: only its end is awaited. */
 static void await_end(struct helper_job *job) {
         loop_unwatch(&job->watch);
         fd_close(&job->fd);

@@ -1,5 +1,5 @@
-/* A job: something that may block (a disk, another program), done by a child of the daemon while that goes on. What
- * it has to say comes back when it has ended, all at once. It dies with the daemon. */
+/* A job is work that may block (on a disk, on another program). A child does it while the daemon goes on; the daemon
+ * gets the child's whole answer when the child has ended. The child dies with the daemon. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,29 +15,30 @@ enum { HELPER_JOB_FDS_MAX = 4, HELPER_JOB_ANSWER_MAX = 16 << 20, HELPER_JOB_QUEU
 struct helper_job;
 
 struct helper_job_order {
-        int fds[HELPER_JOB_FDS_MAX]; /* what it takes along, borrowed */
+        int fds[HELPER_JOB_FDS_MAX]; /* for the child, borrowed */
         size_t n_fds;
-        struct share_table *shares; /* of which it takes one of this row, for this key; NULL: it counts for no key */
+        struct share_table *shares; /* in which it takes one of row `share` for `key`; NULL: it is not counted */
         size_t share;
         const char *key;
-        uint64_t timeout_ms; /* after which it is killed; 0: it has all the time */
-        /* Work for a moment, caused by a stranger: few of these are done at a time, and one of each queue; the others
-         * wait for their turn, queue by queue. NULL: it is begun at once. */
+        uint64_t timeout_ms; /* after which it is killed; 0: no limit */
+        /* The queue of a short job that a client or a box caused. Few of these run at a time, and one of each queue;
+         * the others wait, and the queues take turns. NULL: it starts at once. */
         const char *queue;
-        /* In the child, which has these descriptors and the standard ones, of which the output is `out_fd`, for what
-         * there is to say; it may execute something. Whatever the daemon had in memory can be read. 0, or -1 when it
-         * failed: then it has said nothing. */
+        /* Runs in the child, which has only these descriptors and the standard ones; `out_fd`, its standard output,
+         * takes the answer. It may execute a program, and may read a copy of the daemon's memory. Returns 0, or -1 on
+         * failure: then the answer is not used. */
         int (*work)(const int *fds, int out_fd, void *context);
-        /* What it said; NULL when it failed or was killed. The job is over then: its owner forgets it there. */
+        /* Gets the answer, or NULL if the child failed or was killed. The job is over: its owner must forget its
+         * pointer. */
         void (*done)(void *context, const char *bytes, size_t size);
         void *context;
 };
 
-/* The name of the queue for whatever looks at this directory. */
+/* The name of the queue for jobs on this directory. */
 void helper_job_name_queue(int fd, char ret_queue[static HELPER_JOB_QUEUE_ROOM]);
 
-/* NULL when there are no processes or descriptors for it, or dozens are under way already, or as many of its key as may
- * be (ERR_LIMIT). */
+/* NULL if processes or descriptors are short, dozens of jobs are under way, or the key has no share left
+ * (ERR_LIMIT). */
 struct helper_job *helper_job_start(struct loop *loop, const struct helper_job_order *order, struct err *err);
 
 /* Ends it; `done` is not called. It keeps its share until it is gone; this does not wait. NULL inside is fine. */

@@ -1,9 +1,9 @@
-/* JSON from a stranger, looked at before it is parsed. */
+/* A check of untrusted JSON before it is parsed. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* False when it has so many values that they would cost far more memory than their text: a few megabytes of "[{},{},…"
- * become gigabytes. Figures and texts, however long, are single values. */
+/* False if it has so many values that the parsed tree would need far more memory than the text: a few megabytes of
+ * "[{},{},…" become gigabytes. A string, however long, is a single value. */
 bool json_is_bounded(const char *json, size_t size);

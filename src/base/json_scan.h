@@ -1,7 +1,6 @@
-/* JSON from a stranger, checked piece by piece as it comes, and kept as text: no tree is made of it, so it costs no
- * more memory than its bytes, and no more time at its end than at its beginning. Says where the members of the
- * outermost object are that the caller needs. Strict: RFC 8259, in one line, valid UTF-8, no lone surrogates, bounded
- * depth. */
+/* Checks untrusted JSON piece by piece as it arrives, and keeps it as text. It builds no tree, so the memory used is
+ * that of the bytes, and each piece takes the same time. It notes the positions of those members of the outermost
+ * object that the caller needs. Strict: RFC 8259, in one line, valid UTF-8, no lone surrogates, bounded depth. */
 #pragma once
 
 #include <stdbool.h>
@@ -37,5 +36,5 @@ void json_scan_start(struct json_scan *scan, const char *const *wanted);
 /* The next bytes. False: it is not JSON, whatever follows. */
 bool json_scan_feed(struct json_scan *scan, const char *bytes, size_t size);
 
-/* Was all of it one object? A wanted member that came twice makes it none. */
+/* True if all of it was one object, in which no wanted member occurred twice. */
 bool json_scan_is_object(const struct json_scan *scan);

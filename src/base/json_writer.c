@@ -12,7 +12,7 @@ void json_writer_release(struct json_writer *text) {
 }
 
 /* Where the next `size` bytes go, or NULL. */
-static char *make_room(struct json_writer *text, size_t size) {
+static char *json_writer_make_room(struct json_writer *text, size_t size) {
         if (text->failed || size > SIZE_MAX / 4 || text->size > SIZE_MAX / 4) {
                 text->failed = true;
                 return NULL;
@@ -33,7 +33,7 @@ static char *make_room(struct json_writer *text, size_t size) {
 }
 
 void json_writer_put(struct json_writer *text, const char *bytes, size_t size) {
-        char *to = size > 0 ? make_room(text, size) : NULL;
+        char *to = size > 0 ? json_writer_make_room(text, size) : NULL;
         if (!to)
                 return;
         memcpy(to, bytes, size);
@@ -97,7 +97,7 @@ static size_t written_size(char byte) {
         return written[(unsigned char) byte].size;
 }
 
-/* Are the next eight bytes all written as they are? A megabyte, byte by byte, takes milliseconds. */
+/* True if none of the next eight bytes needs an escape. A megabyte, byte by byte, takes milliseconds. */
 static bool are_plain(const char *bytes, size_t left) {
         const uint64_t ones = 0x0101010101010101, tops = ones << 7;
         uint64_t eight;
@@ -146,7 +146,7 @@ void json_writer_put_string(struct json_writer *text, const char *bytes, size_t 
                 bytes = repaired;
         }
         size_t total = 2 + written_size_of(bytes, size);
-        char *to = make_room(text, total + BEHIND);
+        char *to = json_writer_make_room(text, total + BEHIND);
         if (!to)
                 return;
         if (!written[0].size)

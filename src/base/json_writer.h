@@ -1,5 +1,5 @@
-/* JSON as it is written: text that grows. For what every run needs, where a tree of values costs more than the text.
- * Running out of memory is remembered and need be asked for only once, at the end. */
+/* A writer of JSON text, for the results of runs: a tree of values would cost more than the text. It remembers that
+ * memory ran out, so callers check only once, at the end. */
 #pragma once
 
 #include <jansson.h>
@@ -10,7 +10,7 @@
 struct json_writer {
         char *bytes;
         size_t size, room;
-        bool failed; /* out of memory: what is there is of no use */
+        bool failed; /* out of memory: the text is not usable */
 };
 
 void json_writer_release(struct json_writer *text);
@@ -24,8 +24,8 @@ void json_writer_put_bool(struct json_writer *text, bool value);
 void json_writer_put_value(struct json_writer *text, const json_t *value); /* NULL is null */
 
 /* How many of these bytes, up to a character's end, are written in at most `max` by json_writer_put_string; not
- * counting that what is no UTF-8 grows. */
+ * counting the growth of ill-formed UTF-8. */
 size_t json_writer_fitting(const char *bytes, size_t size, size_t max);
 
-/* Quoted. The bytes may be any: what is no UTF-8 becomes U+FFFD. */
+/* Writes a quoted string. Ill-formed UTF-8 becomes U+FFFD. */
 void json_writer_put_string(struct json_writer *text, const char *bytes, size_t size);

@@ -76,7 +76,7 @@ void daemon_log(const char *format, ...) {
         size += (size_t) length;
         if (size > sizeof(line) - 2)
                 size = sizeof(line) - 2;
-        /* Names and messages come from strangers: no control byte of theirs reaches the log. */
+        /* Names and messages come from clients and boxes: no control byte of theirs reaches the log. */
         for (size_t i = 0; i < size; i++)
                 if ((unsigned char) line[i] < ' ' || line[i] == 127)
                         line[i] = '?';

@@ -1,14 +1,14 @@
-/* The daemon's log: lines on standard error. If no process reads them, the daemon does not wait: a line
- * that the target has no room for (a pipe that is full, a journal that is stopped, a terminal that is held) is dropped
- * and counted, and how many were dropped stands in the log as soon as there is room again. */
+/* The daemon's log: lines on standard error. If no process reads them, the daemon does not wait: if standard error has
+ * no room (a full pipe, a stopped journal, a terminal on hold), the line is dropped and counted. The log mentions the
+ * number of dropped lines as soon as there is room again. */
 #pragma once
 
 #include <stdint.h>
 
-/* Finds out what standard error is. Before it, log lines may wait for their reader. */
+/* Finds out what standard error is. Before this call, logging may block. */
 void log_open(void);
 
-/* How many lines were dropped since log_open. */
+/* The number of lines dropped since log_open. */
 uint64_t log_dropped(void);
 
 /* One line with the time. Control characters in it become "?". */

@@ -9,13 +9,14 @@
 
 #include "base/fd.h"
 
-/* In one turn: so many events, and no further one after so long. The rest is there in the next turn, behind what has
- * come meanwhile, and timers are looked at in between. */
+/* Bounds of one iteration: the number of events, and the time after which no further event is handled. The rest follows
+ * in the next iteration, after new events; timers are checked in between. */
 enum { EVENTS_EACH = 16, TURN_US = 4000 };
 
 /* Two lanes. A watch whose events took much of the loop's time lately is in the slow lane: it is served after the
- * others, and all of the slow lane has only so long in a turn. So those that keep the loop busy (a box that floods its
- * pipes, a client that requests large answers without end) wait for each other, and no other watch waits for them. */
+ * others, and all of the slow lane has only so long in a turn. So watches that keep the loop busy (a box that floods
+ * its pipes, a client that requests large answers without end) wait for each other, and no other watch waits for
+ * them. */
 enum {
         SLOW_LANE_US = 1000, /* of a turn; at least one event */
         WINDOW_US = 128000, /* what a watch took counts half after this, and so on */
@@ -51,8 +52,8 @@ struct loop {
         struct loop_timer **heap; /* earliest first */
         size_t n_timers, room;
         struct loop_turns turns;
-        /* The time that the loop worked or had nothing to do. While it waits for a processor it stands still: on a busy
-         * machine those who take much of the loop take no less of it. */
+        /* The time in which the loop worked or was idle, without the time in which it waited for a processor: so the
+         * shares of watches do not shrink on a busy machine. */
         uint64_t clock_us;
 };
 
@@ -162,7 +163,7 @@ static void loop_put(struct loop *loop, size_t place, struct loop_timer *timer) 
         timer->place = place;
 }
 
-static void sift(struct loop *loop, size_t place) {
+static void timer_sift_up(struct loop *loop, size_t place) {
         struct loop_timer *timer = loop->heap[place];
         while (place > 0 && loop->heap[(place - 1) / 2]->at_ms > timer->at_ms) {
                 loop_put(loop, place, loop->heap[(place - 1) / 2]);
@@ -196,7 +197,7 @@ struct loop_timer *loop_timer(struct loop *loop, uint64_t at_ms, void (*call)(vo
                 return NULL;
         *timer = (struct loop_timer) { .loop = loop, .at_ms = at_ms, .call = call, .context = context };
         loop_put(loop, loop->n_timers++, timer);
-        sift(loop, timer->place);
+        timer_sift_up(loop, timer->place);
         return timer;
 }
 
@@ -206,7 +207,7 @@ static void take_out(struct loop_timer *timer) {
         struct loop_timer *last = loop->heap[--loop->n_timers];
         if (last != timer) {
                 loop_put(loop, place, last);
-                sift(loop, place);
+                timer_sift_up(loop, place);
         }
 }
 
@@ -225,7 +226,7 @@ static int wait_ms(const struct loop *loop) {
         return at <= now ? 0 : at - now > INT_MAX ? INT_MAX : (int) (at - now);
 }
 
-/* One at least; the rest is due in the next turn. Many timers at once may each have a piece of somebody's work. */
+/* At least one; the others follow in the next iteration, because many timers at once may have much work. */
 static void call_due_timers(struct loop *loop, uint64_t turn_began_us) {
         uint64_t now = loop_now_ms();
         while (!loop->stopped && loop->n_timers > 0 && loop->heap[0]->at_ms <= now) {
@@ -281,7 +282,7 @@ static void note_cost(struct loop_watch *watch, uint64_t took_us) {
                 change_lane(watch);
 }
 
-/* Time that the loop had no processor for is not the watch's. */
+/* Time in which the loop had no processor does not count for the watch. */
 static void call_watch(struct loop_watch *watch, uint32_t events) {
         if (watch->fd < 0)
                 return;

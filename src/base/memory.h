@@ -1,4 +1,4 @@
-/* Heap: freed on every way out, handed over visibly. */
+/* Heap memory: freed on every way out; transfers of ownership are visible. */
 #pragma once
 
 #include <stdlib.h>

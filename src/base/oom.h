@@ -15,7 +15,7 @@ enum {
 /* This process, and those that it starts from now on. Never raises what the administrator gave it. */
 void oom_spare_self(void);
 
-/* Undoes that for a child of such a process. The kernel remembers the lowest score that a privileged process
- * ever gave, and lets the process itself return to it: this must be said from outside, before tenant code runs. Does
- * nothing where oom_spare_self could not. */
+/* Undoes that for a child of such a process. The kernel remembers the lowest score that a privileged process ever gave,
+ * and lets the process itself return to it: so another process must set this, before tenant code runs. Does nothing
+ * where oom_spare_self could not. */
 int oom_unspare(int pidfd, pid_t pid, int score, struct err *err);

@@ -1,4 +1,4 @@
-/* Opening below a directory, so that nothing in there leads out (openat2, Linux 5.6). */
+/* Opening files below a directory, so that no link leads out of it (openat2, Linux 5.6). */
 #pragma once
 
 #include <sys/types.h>

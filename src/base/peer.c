@@ -26,7 +26,7 @@ static int read_status(const char *who, char ret_text[static STATUS_MAX]) {
         return 0;
 }
 
-static const char *value_of(const char *status, const char *name) {
+static const char *status_value(const char *status, const char *name) {
         const char *at = strstr(status, name);
         return at ? at + strlen(name) : "";
 }
@@ -34,17 +34,17 @@ static const char *value_of(const char *status, const char *name) {
 /* How many pid namespaces, from ours downwards, the process is in. */
 static size_t depth_of(const char *status) {
         size_t depth = 0;
-        for (const char *at = value_of(status, "\nNSpid:"); *at == '\t'; at += strcspn(at, "\t\n"), depth++)
+        for (const char *at = status_value(status, "\nNSpid:"); *at == '\t'; at += strcspn(at, "\t\n"), depth++)
                 at++;
         return depth;
 }
 
-/* What every process of a box has, and hardly anything else on a host: a pid namespace below ours, no capability even
- * in the bounding set, no_new_privs, a system-call filter. */
+/* Properties that together identify a process of a box: a PID namespace below ours, no capability even in the bounding
+ * set, no_new_privs, a system-call filter. */
 static bool is_sealed(const char *status, const char *own) {
-        return depth_of(status) > depth_of(own) && strtoull(value_of(status, "\nCapBnd:"), NULL, 16) == 0 &&
-               strtoul(value_of(status, "\nNoNewPrivs:"), NULL, 10) == 1 &&
-               strtoul(value_of(status, "\nSeccomp:"), NULL, 10) == 2;
+        return depth_of(status) > depth_of(own) && strtoull(status_value(status, "\nCapBnd:"), NULL, 16) == 0 &&
+               strtoul(status_value(status, "\nNoNewPrivs:"), NULL, 10) == 1 &&
+               strtoul(status_value(status, "\nSeccomp:"), NULL, 10) == 2;
 }
 
 bool peer_is_in_box(int socket_fd) {

@@ -3,6 +3,6 @@
 
 #include <stdbool.h>
 
-/* Is it a process in a box? Glovebox's sockets are never mounted in a box; if one is, it still refuses connections
- * there. A peer that has ended counts as one: its socket may have been inherited. */
+/* True if the peer is a process in a box. Glovebox's sockets are never mounted in a box; this check is a second line of
+ * defence. A peer that has ended counts as one, because another process may have inherited its socket. */
 bool peer_is_in_box(int socket_fd);

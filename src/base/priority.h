@@ -1,6 +1,5 @@
-/* Which process gets a processor first when there are too few. The daemon, which answers all clients, comes before its
- * boxes and helpers; background work comes last. Only root may raise a priority; what the kernel refuses stays as it
- * is. */
+/* Scheduling priorities. The daemon, which answers all clients, has priority over its boxes and helpers; background
+ * work has the lowest priority. Only root may raise a priority; what the kernel refuses stays as it is. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,14 +8,14 @@
  * children. */
 void priority_serve_first(void);
 
-/* Clients and kernels wake the daemon when they are about to wait themselves. Pushed aside in that moment, as some
- * schedulers do, they still run when the daemon wakes the next one, which then starts on another processor with cold
- * caches: a run takes twice as long (bench/profile.md). SCHED_BATCH lets them finish, and suits a machine that has
- * processors to spare. Where processes compete for processors (`busy`), the daemon would wait for the end of another
- * process' time slice, and takes the processor at once instead. Cheap when nothing changes. */
+/* Clients and kernels wake the daemon just before they wait themselves. If the daemon preempts them in that moment,
+ * they are still running when it wakes the next process, which then starts on another processor with cold caches: a run
+ * takes twice as long (bench/profile.md). SCHED_BATCH lets them finish, and suits a machine that has idle processors.
+ * Where processes compete for processors (`busy`), the daemon would wait for the end of another process' time slice,
+ * and takes the processor at once instead. Cheap when nothing changes. */
 void priority_adapt(bool is_busy);
 
-/* For requests from a network, whose clients are not about to wait: from now on as if it were always busy. */
+/* For requests from a network, whose clients do not wait: from now on it behaves as if it were always busy. */
 void priority_stay_alert(void);
 
 /* For a child that works in the background. It leaves the daemon's scheduling group (autogroup), so that it does not

@@ -12,5 +12,5 @@ int private_dir_mark(int dir_fd);
 
 bool private_dir_is_marked(int dir_fd);
 
-/* Is this the name of a socket that a Glovebox daemon listens on? */
+/* True if this is the name of a socket that a Glovebox daemon listens on. */
 bool private_dir_is_socket_name(const char *name);

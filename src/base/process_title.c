@@ -11,8 +11,8 @@ static char *area; /* argv[0]: from there on lie the arguments and, behind them,
 static size_t area_size;
 static char **arguments, **environment; /* copies, so that a sanitizer sees that they are in use */
 
-/* Where the string ends, if it begins where the last one ended. */
-static char *extend(char *end, char *text) {
+/* The end of the string, if it begins at the end of the last one. */
+static char *extend_area(char *end, char *text) {
         return text == end ? text + strlen(text) + 1 : end;
 }
 
@@ -33,9 +33,9 @@ char **process_title_init(int argc, char **argv) {
                 return argv;
         char *end = argv[0];
         for (int i = 0; i < argc; i++)
-                end = extend(end, argv[i]);
+                end = extend_area(end, argv[i]);
         for (char **at = environ; *at; at++)
-                end = extend(end, *at);
+                end = extend_area(end, *at);
         arguments = copy_texts(argv);
         environment = copy_texts(environ);
         if (!arguments || !environment)

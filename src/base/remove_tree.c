@@ -12,7 +12,7 @@
 #include "base/dir.h"
 #include "base/syscalls.h"
 
-/* Each level costs a descriptor: what lies deeper is moved up to the top and has its turn later. */
+/* Each level costs a descriptor: deeper directories are moved up to the top and removed later. */
 enum { DEPTH_MAX = 64, TURNS_MAX = 100000 };
 
 /* Lets the owner into a directory whose mode keeps the owner out. By descriptor: the name may be a link by now. */
@@ -111,7 +111,7 @@ bool remove_tree_some(int parent_fd, const char *name, unsigned budget) {
         return true;
 }
 
-/* Until nothing is left that had to be moved up. Returns what the last turn met. */
+/* Repeats until no directory had to be moved up. Returns the result of the last pass. */
 static int empty_wholly(int parent_fd, const char *name, bool keeps_mode) {
         struct removal removal;
         int turn = 0;

@@ -53,7 +53,7 @@ static uint64_t part_of(uint64_t total, unsigned percent) {
         return part ? part : 1;
 }
 
-/* Is there another key to leave room for? */
+/* True if there is another key for which room must be left. */
 static bool is_alone(const struct share_table *table, size_t row, const struct share_claim *claim) {
         return *claim->key ? table->n_keys <= 1 && !table->rows[row].operator_too : table->n_keys == 0;
 }
@@ -122,7 +122,7 @@ int share_take(struct share_table *table, size_t row, const struct share_claim *
         return 0;
 }
 
-/* A holder of nothing is forgotten: boxes come and go. */
+/* A holder that has nothing is removed from the table. */
 static void give_back(struct share_table *table, size_t row, const char *name, bool is_box, uint64_t amount) {
         struct share_holder *holder = share_find(table, name, is_box);
         if (!holder)

@@ -37,26 +37,26 @@ struct share_table {
         struct share_row rows[SHARE_ROWS_MAX];
         size_t n_rows;
         unsigned key_percent;
-        unsigned n_keys; /* that there are, whether they hold anything or not */
+        unsigned n_keys; /* number of keys, including those that hold nothing */
         uint64_t used[SHARE_ROWS_MAX];
         struct share_holder *holders;
 };
 
-/* What a holder has, and asks for. */
+/* A request for a share. */
 struct share_claim {
         const char *key;    /* "": the operator */
         const char *box;    /* NULL: no box in particular */
         uint64_t amount;
-        uint64_t key_max;   /* the operator's own word for this key, instead of its share; 0: none */
-        bool is_granted;    /* only counted: too little to be refused */
+        uint64_t key_max;   /* limit that the operator set for this key, instead of its share; 0: none */
+        bool is_granted;    /* too small to be refused; it is only counted */
 };
 
 /* Copies the rows; key_percent 0 means the standard. */
 void share_table_open(struct share_table *table, const struct share_row *rows, size_t n_rows, unsigned key_percent);
 void share_table_release(struct share_table *table);
 
-/* May a holder of `has`, where all hold `used` together, have `amount` more? ERR_LIMIT: no; the message says which
- * share, how much of it is in use, and what to do. For what is counted elsewhere. */
+/* Checks a claim of a resource that is counted elsewhere: the holder has `has`, all together have `used`. ERR_LIMIT:
+ * the claim is too large; the message names the share, how much of it is in use, and what to do. */
 int share_judge(const struct share_table *table, size_t row, const struct share_claim *claim, uint64_t has,
                 uint64_t used, struct err *err);
 
@@ -69,5 +69,5 @@ bool share_has_room(const struct share_table *table, size_t row, const struct sh
 /* Gives back what was taken. */
 void share_give(struct share_table *table, size_t row, const struct share_claim *claim);
 
-/* What this key holds; NULL: what all hold. */
+/* The amount that this key holds; NULL: that all hold. */
 uint64_t share_used(const struct share_table *table, size_t row, const char *key);

@@ -1,4 +1,4 @@
-/* Every signal to its default, as a process of a box finds them whatever its makers ignored.
+/* Resets every signal to its default action, so that a process of a box does not inherit what its parents ignored.
  *
  * By bare system calls: C libraries refuse to touch the two or three that they keep for themselves, and those are
  * ignored in everything that glibc's posix_spawn started (make starts its commands with it). */

@@ -57,8 +57,8 @@ static inline int sys_pidfd_send_signal(int pidfd, int signal_number) {
         return (int) syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0);
 }
 
-/* Questions to a pidfd itself (Linux 6.11 and 6.13): a tenth of what asking /proc takes. Older kernels refuse, and
- * their headers lack them. */
+/* Queries of a pidfd (Linux 6.11 and 6.13): they take a tenth of the time of reading /proc. Older kernels refuse them,
+ * and their headers lack them. */
 struct sys_pidfd_info {
         uint64_t mask, cgroup_id;
         uint32_t pid, rest[11];

@@ -1,5 +1,5 @@
-/* Values as people type them: "512m", "1.5", "60s". What is malformed, negative, zero where zero means nothing, or past
- * a sane bound is refused with a sentence; nothing is ever guessed. */
+/* Values as people type them: "512m", "1.5", "60s". A value that is malformed, negative, zero where zero has no
+ * meaning, or out of bounds is refused with a message; nothing is guessed. */
 #pragma once
 
 #include <stdint.h>

@@ -21,7 +21,7 @@ static const uint8_t form_of[256] = {
         [0xee ... 0xef] = 6, [0xf0] = 7,          [0xf1 ... 0xf3] = 8, [0xf4] = 9,
 };
 
-/* How many bytes belong to the character at `at`, or, when it is ill-formed, to what one U+FFFD stands for. */
+/* The number of bytes of the character at `at`, or of the ill-formed part that one U+FFFD replaces. */
 static size_t utf8_measure(const unsigned char *at, size_t left, bool *ret_good) {
         *ret_good = false;
         size_t form = form_of[*at], n = 1;
@@ -59,6 +59,12 @@ int utf8_repair(const char *bytes, size_t size, char **ret_text, size_t *ret_siz
         *ret_text = text;
         *ret_size = used;
         return 0;
+}
+
+size_t utf8_character_length(const char *bytes, size_t size) {
+        bool good;
+        size_t n = utf8_measure((const unsigned char *) bytes, size, &good);
+        return good ? n : 0;
 }
 
 bool utf8_is_valid(const char *bytes, size_t size) {

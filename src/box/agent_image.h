@@ -1,4 +1,4 @@
-/* The agent's bytes, carried inside glovebox so that one file is the whole program. */
+/* The agent's bytes, embedded in glovebox so that the program is one file. */
 #pragma once
 
 #include <stddef.h>

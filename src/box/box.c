@@ -45,14 +45,14 @@ static int make_pair(int type, int *ret_ours, int *ret_theirs, struct err *err) 
         return 0;
 }
 
-/* What the child says: 0 when it became the agent, -1 with its own reason. */
+/* Reads the child's report: 0 when it became the agent, or -1 with its error. */
 static int read_verdict(int sync_fd, struct err *err) {
         struct err reported;
         struct pollfd watched = { .fd = sync_fd, .events = POLLIN };
         int n;
         while ((n = poll(&watched, 1, SEAL_WAIT_MS)) < 0 && errno == EINTR)
                 ;
-        if (n == 0) /* perhaps a mount that hangs: other boxes must not wait for this one */
+        if (n == 0) /* a mount may hang, and other boxes must not wait for this one */
                 return err_set(err, ERR_TIMEOUT, "the box was not sealed within %d s: see whether a file system hangs",
                                SEAL_WAIT_MS / 1000);
         int code = fd_read_exactly(sync_fd, &reported, sizeof(reported));
@@ -65,7 +65,7 @@ static int read_verdict(int sync_fd, struct err *err) {
         return -1;
 }
 
-/* A failure on a child that is gone is only a consequence: the child has reported the cause. */
+/* A failed operation on a dead child is only a consequence: the child has reported the cause. */
 static int prefer_verdict(int sync_fd, struct err *err) {
         struct pollfd watched = { .fd = sync_fd, .events = POLLIN };
         if (poll(&watched, 1, 0) == 1)
@@ -119,7 +119,7 @@ undo:
 
 int box_proceed(struct box_birth *birth, struct err *err) {
         if (send(birth->sync_fd, "i", 1, MSG_NOSIGNAL) == 1 || errno == EPIPE || errno == ECONNRESET)
-                return 0; /* a child that is gone already has left its verdict */
+                return 0; /* a dead child has written its report already */
         return err_sys(err, errno, "telling the box to seal itself");
 }
 
@@ -169,7 +169,7 @@ int box_kill(struct box *box, struct err *err) {
         while (poll(&watched, 1, KILL_WAIT_MS) < 0 && errno == EINTR)
                 ;
         if (!watched.revents)
-                return err_set(err, ERR_TIMEOUT, "the box does not die: a process hangs in the kernel");
+                return err_set(err, ERR_TIMEOUT, "the box does not end: one of its processes hangs in the kernel");
         return 0;
 }
 

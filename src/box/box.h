@@ -1,4 +1,4 @@
-/* A box: made, spoken to through its agent, and taken apart. */
+/* A box: making it, communicating with its agent, and removing it. */
 #pragma once
 
 #include "base/err.h"
@@ -15,17 +15,17 @@ struct box {
         struct cleanup_watchdog watchdog;
 };
 
-/* Makes and seals a box. On return the agent is running and nothing else; on failure nothing is left. */
+/* Makes and seals a box. On return only the agent is running; on failure nothing is left. */
 int box_start(const struct box_spec *spec, const struct cgroup_host *host, struct box *ret_box, struct err *err);
 
 /* The same in steps, for a box whose namespaces another process makes (see spawn/supervisor.h). `spec` is borrowed
- * until the end. After a failure, and in place of a next step, box_abandon takes apart what there is. */
+ * until the end. After a failure, or instead of the next step, box_abandon removes what was made. */
 struct box_birth {
         const struct box_spec *spec;
         struct box box;
         struct stage_fds fds; /* for the child */
         int sync_fd;          /* ours, to the child */
-        int listener_fd;      /* ours: the proxy's socket comes out here */
+        int listener_fd;      /* ours: the proxy's socket is received here */
         bool has_memory_cgroup, has_pids_cgroup;
 };
 
@@ -37,7 +37,7 @@ int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, str
  * to. Afterwards birth->fds are closed, and the child waits. */
 int box_clone(struct box_birth *birth, bool into_group, struct err *err);
 
-/* Lets the child go on. */
+/* Lets the child continue. */
 int box_proceed(struct box_birth *birth, struct err *err);
 
 /* Waits until it has become the agent; birth->sync_fd is readable then. */
@@ -48,6 +48,6 @@ void box_abandon(struct box_birth *birth);
 /* Kills everything in the box at once and waits until it is gone (bounded). */
 int box_kill(struct box *box, struct err *err);
 
-/* Takes the box apart: processes, control groups, watchdog. Fills ret_usage (may be NULL) before the groups go. Safe on
- * a zeroed struct. */
+/* Removes the box: processes, control groups, watchdog. Fills ret_usage (may be NULL) before the groups go. Safe on a
+ * zeroed struct. */
 int box_end(struct box *box, struct cgroup_usage *ret_usage, struct err *err);

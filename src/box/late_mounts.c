@@ -30,7 +30,7 @@ struct late_mount {
         int cover_fd;
 };
 
-/* Here, outside: in the box's mount namespace no further tree can be made. */
+/* Made outside of the box: in the box's mount namespace no further tree can be made. */
 static int make_cover(const struct box_mount *mount, uid_t uid, gid_t gid) {
         struct stat status;
         bool has_links =
@@ -65,7 +65,7 @@ static int join_and_attach(int box_pidfd, const struct late_mount *lates, size_t
         return code;
 }
 
-/* A child, since there is no way back from another mount namespace to a root that is not that of one's own. */
+/* A child does it, since a process cannot return from another mount namespace to its old root. */
 static int attach_in_child(int box_pidfd, const struct late_mount *lates, size_t n, struct err *err) {
         int status;
         pid_t pid = fork();

@@ -1,4 +1,4 @@
-/* What one box may use. All defaults and all bounds of what may be asked for stand here. */
+/* The limits of one box: all defaults, and all bounds of what callers may request. */
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Which host paths may be shown to a box.
+/* The mount policy: which host paths a box may see.
  *
  * A source is opened once; everything is then decided about the open descriptor: by the path that the kernel gives for
  * it, and by identity (device and inode) of it and of each directory above it, walked by "..". Either of the two is
@@ -66,7 +66,7 @@ static bool path_is_within(const char *path, const char *tree) {
         return strncmp(path, tree, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
-/* Is what the path leads to the source itself, or below it? */
+/* True if the path leads to the source or to something below it. */
 static bool is_in_source(const struct question *question, const char *path) {
         return path_is_within(path, question->source->path) ||
                policy_place_is_within(path, &question->source->chain[0]);
@@ -87,7 +87,7 @@ static int refuse_above(const struct question *question, const char *tree, const
                        question->shown, policy_show_path(tree, shown_tree), why);
 }
 
-/* Does it lie in .sandbox of the source? A box sees an empty directory in that place (rootfs.c). */
+/* True if it lies in .sandbox of the source. A box sees an empty directory in that place (rootfs.c). */
 static bool is_covered(const struct question *question, const char *path) {
         char covered[PATH_MAX + sizeof("/.sandbox")], real[PATH_MAX];
         struct stat status;
@@ -102,7 +102,7 @@ static int check_tree(const struct question *question, const char *tree, const c
         int code = policy_place_find(tree, &place);
         if (code == -ENOENT || code == -ENOTDIR)
                 return 0;
-        /* A tree that we may not look at is still known by its name. */
+        /* A tree that we may not open is still refused by its name. */
         if (path_is_within(question->source->path, tree) || (code == 0 && policy_where_has(question->source, &place)))
                 return refuse_inside(question, tree, why, err);
         if (is_in_source(question, tree) && !is_covered(question, tree))
@@ -110,7 +110,7 @@ static int check_tree(const struct question *question, const char *tree, const c
         return 0;
 }
 
-/* Keys that are not there yet count for a writable mount: code in the box could put its own there. */
+/* Key files that do not exist yet count for a writable mount, because code in the box could create them. */
 static int check_home(const struct question *question, const char *home, struct err *err) {
         if (!home || home[0] != '/')
                 return 0;
@@ -149,7 +149,7 @@ static int check_homes(const struct question *question, struct err *err) {
         return 0;
 }
 
-/* A container engine may listen elsewhere than in /run; then these variables name the place. */
+/* A container engine may listen outside of /run; then these variables name its socket. */
 static int check_engine_sockets(const struct question *question, struct err *err) {
         static const char *const variables[] = { "DOCKER_HOST", "CONTAINER_HOST" };
         static const char scheme[] = "unix://";
@@ -216,7 +216,7 @@ static int check_type(const struct question *question, struct err *err) {
                                                             : "special file");
 }
 
-/* By path alone, with the allowed path resolved in the same way. A relative or missing entry allows nothing. */
+/* Compares paths alone; the allowed path is resolved in the same way. A relative or missing entry allows nothing. */
 static bool list_allows(const char *const *list, const char *path) {
         for (; list && *list; list++) {
                 char real[PATH_MAX];
@@ -240,7 +240,7 @@ static int refuse_unlisted(const struct question *question, struct err *err) {
 
 static int refuse_unopened(const struct question *question, const char *source, int reason, struct err *err) {
         const struct policy *policy = question->policy;
-        /* Only for allowed places does a caller other than the operator learn whether something is there. */
+        /* A caller other than the operator learns only of allowed places whether something exists there. */
         if (!policy->is_operator && (strstr(source, "/..") || !lists_allow(policy, question->writable, source)))
                 return refuse_unlisted(question, err);
         if (reason == ENOENT || reason == ENOTDIR)

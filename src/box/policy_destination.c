@@ -1,10 +1,11 @@
-/* The other half of the mount policy: where in a box a mount may appear. Only text is looked at; what is really there
- * is resolved inside the box's root when the mount is made. */
+/* The other half of the mount policy: where in a box a mount may appear. Only the text is checked; the path is resolved
+ * inside the box's root when the mount is made. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "box/policy.h"
 
 enum { DESTINATION_MAX = 1024, COMPONENT_MAX = 255 };
@@ -36,8 +37,8 @@ static const struct {
         { "/work", false, "it is /workspace; name the workspace with --workspace" },
 };
 
-/* Why the text is no plain absolute path, or NULL when it is one. */
-static const char *find_fault(const char *path) {
+/* The reason why the text is no plain absolute path, or NULL if it is one. */
+static const char *destination_fault(const char *path) {
         if (path[0] != '/')
                 return "it does not begin with /";
         if (strlen(path) > DESTINATION_MAX)
@@ -61,24 +62,11 @@ static const char *find_fault(const char *path) {
         return NULL;
 }
 
-/* How many bytes the UTF-8 character here has; 0 for broken ones (overlong, surrogates, past U+10FFFF). */
-static size_t utf8_length(const unsigned char *at) {
-        if (at[0] < 0x80)
-                return 1;
-        size_t length = at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
-        for (size_t i = 1; i < length; i++)
-                if ((at[i] & 0xc0) != 0x80)
-                        return 0;
-        bool broken = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f) ||
-                      (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] > 0x8f);
-        return broken ? 0 : length;
-}
-
 const char *policy_show_path(const char *path, char buffer[static POLICY_SHOWN_MAX]) {
         static const char cut[] = "...";
         size_t used = 0;
         while (*path) {
-                size_t length = utf8_length((const unsigned char *) path);
+                size_t length = utf8_character_length(path, strlen(path));
                 bool good = length > 1 || (length == 1 && (unsigned char) *path >= 0x20 && *path != 0x7f);
                 if (length == 0)
                         length = 1;
@@ -96,7 +84,7 @@ const char *policy_show_path(const char *path, char buffer[static POLICY_SHOWN_M
 
 int policy_check_destination(const char *destination, struct err *err) {
         char shown[POLICY_SHOWN_MAX];
-        const char *fault = find_fault(destination);
+        const char *fault = destination_fault(destination);
         if (fault)
                 return err_set(err, ERR_USAGE, "cannot mount at \"%s\" in the box: %s; write for example /data",
                                policy_show_path(destination, shown), fault);

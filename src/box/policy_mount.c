@@ -17,7 +17,7 @@ struct mount_row {
 };
 
 /* Blanks and backslashes are written as three octal digits. */
-static void unescape(char *text) {
+static void unescape_octal(char *text) {
         char *to = text;
         for (const char *from = text; *from;) {
                 if (*from == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] && from[3]) {
@@ -35,8 +35,8 @@ static bool parse_row(char *line, struct mount_row *ret_row) {
         for (size_t i = 0; i < ELEMENTS(fields); i++)
                 if (!(fields[i] = strsep(&line, " ")))
                         return false;
-        unescape(fields[3]);
-        unescape(fields[4]);
+        unescape_octal(fields[3]);
+        unescape_octal(fields[4]);
         *ret_row = (struct mount_row) { fields[2], fields[3], fields[4] };
         return true;
 }

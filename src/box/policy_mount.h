@@ -1,4 +1,4 @@
-/* What is mounted where on the host, from /proc/self/mountinfo. */
+/* The mounts of the host, from /proc/self/mountinfo. */
 #pragma once
 
 #include <limits.h>
@@ -8,5 +8,5 @@
  * mount's origin. -ENOENT: there is none. */
 int policy_mount_origin(const char *path, char ret_origin[static PATH_MAX]);
 
-/* Is this so for any mount point? */
+/* True if the function returns true for any mount point. */
 bool policy_mount_any(bool (*is_so)(void *context, const char *mount_point), void *context);

@@ -1,4 +1,4 @@
-/* Where something is on the host: what the mount policy decides by. */
+/* The place of a file on the host: path, identity and the directories above. The mount policy decides by it. */
 #pragma once
 
 #include <limits.h>
@@ -16,10 +16,10 @@ struct policy_place {
 
 bool policy_place_is_same(const struct policy_place *a, const struct policy_place *b);
 
-/* What a path leads to, links followed. Returns 0 or -errno. */
+/* Resolves a path, following links. Returns 0 or -errno. */
 int policy_place_find(const char *path, struct policy_place *ret_place);
 
-/* Is what the path leads to the directory `upper`, or below it? */
+/* True if the path leads to the directory `upper` or to something below it. */
 bool policy_place_is_within(const char *path, const struct policy_place *upper);
 
 /* From a directory up to the root, by "..": one statx for each level. */
@@ -45,8 +45,8 @@ struct policy_where {
         size_t n_chain;
 };
 
-/* -ESTALE: what is open is not (any more) what its own name leads to. */
+/* -ESTALE: the path of the open file leads to another file now. */
 int policy_where_find(int fd, struct policy_where *ret_where);
 
-/* Is this place the one that was found, or a directory above it? */
+/* True if this place is the one that was found, or a directory above it. */
 bool policy_where_has(const struct policy_where *where, const struct policy_place *place);

@@ -19,7 +19,7 @@
 
 enum { DEPTH_MAX = 8, ENTRIES_MAX = 20000, SOCKETS_TEXT_MAX = 4 << 20 };
 
-/* Is the directory, or one above it, marked? */
+/* True if the directory, or one above it, is marked. */
 static bool is_within_private(int dir_fd, char ret_path[static PATH_MAX]) {
         struct policy_climb climb;
         if (policy_climb_begin(&climb, dir_fd, ".") < 0)
@@ -106,7 +106,7 @@ static void search_list(struct search *search, int fd, const char *path) {
         }
 }
 
-/* Is this directory marked? Those in it come later. */
+/* True if this directory is marked. Its subdirectories are checked later. */
 static bool search_directory(struct search *search, const char *path) {
         _cleanup_fd_ int fd = sys_openat2(search->top_fd, *path ? path : ".",
                                           O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0,

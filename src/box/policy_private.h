@@ -6,9 +6,9 @@
 
 enum policy_private { POLICY_PRIVATE_NONE, POLICY_PRIVATE_AROUND, POLICY_PRIVATE_BELOW };
 
-/* Around: the source lies in such a directory, seen from where it is mounted or from its own file system (a bind mount
- * does not hide it). Below: the source contains one, or a mount of what lies in one; the search for those is bounded in
- * depth and in entries, and left out without `search`. ret_path says where. */
+/* "Around" means that the source lies in such a directory, by its path or by its place in its own file system (a bind
+ * mount does not hide it). "Below" means that the source contains one, or a mount of something in one; that search is
+ * bounded in depth and in entries, and done only with `search`. ret_path is the directory found. */
 enum policy_private policy_find_private(int source_fd, const char *source_path, bool search,
                                         char ret_path[static PATH_MAX]);
 

@@ -1,5 +1,5 @@
-/* What a box is to be, before it exists. Everything the sealing child needs is in here, opened beforehand by
- * descriptor: after the clone nothing of the host is looked up by name any more. */
+/* The description of a box to be made. It holds everything that the sealing child needs, opened beforehand: after the
+ * clone no path of the host is looked up any more. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +21,7 @@ enum { BOX_ROOT_UID = 0, BOX_IDS = 65536 };
 
 #define PROJECT_LINKS ".sandbox" /* in a directory of the host: no box sees what is in it */
 
-/* Where a box with a network finds its only door: a proxy of Glovebox's own (src/egress). */
+/* The address of the proxy (src/egress), the only way out of a box with a network. */
 #define BOX_PROXY_PORT 3128
 #define BOX_PROXY_URL "http://127.0.0.1:3128"
 

@@ -1,9 +1,9 @@
 /* `glovebox serve`.
  *
- * Theory of operation. This process decides everything and waits for nothing: clients, kernels, timers and signals are
+ * Theory of operation. This process decides everything and never blocks: clients, kernels, timers and signals are
  * events of one loop. Boxes are made by the maker, a child process. The vault, a process without a parent, holds a copy
  * of every file descriptor that a living session needs, so boxes outlive the daemon. After a `kill -9` the next daemon
- * reads the registry, asks the vault what is left, and goes on; what belongs to no session any more is destroyed. */
+ * reads the registry, lists the contents of the vault, and continues; boxes that belong to no session are destroyed. */
 #include "daemon/daemon.h"
 
 #include <errno.h>
@@ -56,7 +56,9 @@ static void on_drain_time(void *context) {
         loop_stop(daemon->manager.loop);
 }
 
-/* Refuses new requests and answers those under way, for a while. The second signal stops at once. */
+/* Refuses new requests and finishes open ones, for a while. The second signal stops at once. */
+/* The first SIGTERM or SIGINT lets the requests of the front end finish, up to a time limit; a second one stops at
+ * once. */
 static void daemon_drain(struct daemon *daemon) {
         struct session_manager *manager = &daemon->manager;
         bool again = manager->draining;
@@ -74,11 +76,8 @@ static void on_signal(void *context, uint32_t events) {
         struct daemon *daemon = context;
         (void) events;
         struct signalfd_siginfo info;
-        while (read(daemon->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-                if (info.ssi_signo == SIGCHLD)
-                        continue; /* the maker's end shows on its socket */
+        while (read(daemon->signal_fd, &info, sizeof(info)) == sizeof(info))
                 daemon_drain(daemon);
-        }
 }
 
 static int watch_signals(struct daemon *daemon, struct err *err) {

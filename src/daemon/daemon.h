@@ -1,5 +1,5 @@
-/* The daemon: what serves. Listeners, signals, clients and the front end over HTTP; the sessions themselves are the
- * session manager's (session/manager.h), which is part of it. */
+/* The daemon: listeners, signals, clients and the front end over HTTP. The session manager (session/manager.h), a part
+ * of it, has the sessions. */
 #pragma once
 
 #include <stddef.h>
@@ -12,13 +12,13 @@ struct serve_options;
 
 enum {
         DAEMON_CLIENTS_MAX = 1024,
-        DAEMON_CHANNELS_MAX = 512, /* connections of keys that speak the socket's protocol, beside those */
+        DAEMON_CHANNELS_MAX = 512, /* connections of API keys with the socket's protocol, besides those */
         DAEMON_SWEEP_MS = 10000, /* how often idle sessions are looked for */
 };
 
 struct daemon {
         struct session_manager manager;
-        int listen_fd, spare_fd; /* the spare one is for saying no when there are no others */
+        int listen_fd, spare_fd; /* spare_fd is closed to accept and refuse a connection when descriptors run out */
         uint64_t hung_up_ms;     /* when that was last logged */
         struct loop_watch *listen_watch, *signal_watch;
         int signal_fd;

@@ -91,7 +91,8 @@ static json_t *describe_pool(const struct session_manager *manager) {
                          (json_int_t) kernel_pool_ready(manager, true));
 }
 
-/* Whether each takes connections now. What it is takes a conversation, which the loop does not have: see doctor. */
+/* Tests whether each accepts connections now. Requests to an engine could block the loop: `glovebox doctor` makes
+ * them. */
 static json_t *describe_engines(const struct session_manager *manager) {
         json_t *engines = json_pack("[{s:s, s:b, s:s}]", "name", "native", "there", 1, "needs", "");
         for (size_t i = 0; engine_table[i]; i++) {

@@ -1,4 +1,4 @@
-/* A file on its way to a client: read as fast as the client takes it, never held in memory whole. */
+/* A file that is sent to a client: read as fast as the client takes it, never whole in memory. */
 #pragma once
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Files of a session's workspace, and its artifacts. Everything in there was put there by hostile code: paths are
- * resolved beneath the workspace by store/workspace.h, and nothing here touches one by itself. */
+/* Files of a session's workspace, and its artifacts. All of it may be written by hostile code: store/workspace.h
+ * resolves paths beneath the workspace, and no function here opens a path itself. */
 #include "daemon/file_operation.h"
 
 #include <stdio.h>

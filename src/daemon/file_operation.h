@@ -1,4 +1,4 @@
-/* What operations on files have in common. */
+/* Functions that the operations on files share. */
 #pragma once
 
 #include "base/err.h"

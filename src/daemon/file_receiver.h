@@ -1,6 +1,6 @@
-/* A file on its way into a session's workspace, whatever front end it comes through: begin, pieces, then finish or
- * abandon. The file is invisible until it is finished; then it appears whole. Each piece is admitted to the
- * session's disk limit first, and given back when the file does not come to its end. */
+/* A file that is written to a session's workspace through any front end: begin, pieces, then finish or abandon. The
+ * file is invisible until it is finished; then it appears whole. Each piece is charged to the session's disk limit
+ * first, and given back if the file is not finished. */
 #pragma once
 
 #include <stdbool.h>
@@ -35,12 +35,12 @@ int file_receiver_check_size(const struct file_receiver *receiver, uint64_t size
 /* After -1 only file_receiver_abandon is called. ERR_LIMIT: it is too large. */
 int file_receiver_piece(struct file_receiver *receiver, const char *bytes, size_t size, struct err *err);
 
-/* Puts it in its place. file_receiver_abandon is called afterwards all the same. */
+/* Gives the file its name. Call file_receiver_abandon afterwards all the same. */
 int file_receiver_finish(struct file_receiver *receiver, struct err *err);
 
 /* The same, and the caller is answered with {"size"} when the file is on the disk with its name: a helper job waits for
  * that. -1: not answered, and nothing was put in place. */
 int file_receiver_finish_durably(struct file_receiver *receiver, struct caller *caller, struct err *err);
 
-/* Lets go of it, and of what was admitted for it unless it was finished. Always the last. */
+/* Releases it, and gives back its bytes unless it was finished. Always the last call. */
 void file_receiver_abandon(struct file_receiver *receiver);

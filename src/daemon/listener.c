@@ -21,9 +21,9 @@
 
 enum { BACKLOG = 128, HUNG_UP_LOG_MS = 10000 };
 
-/* Out of descriptors, a connection that waits would wake us again and again: it gets the one that was kept for this,
- * and is hung up on. */
-static void hang_up(struct daemon *daemon) {
+/* If descriptors run out, a waiting connection would wake the loop again and again: it is accepted with the spare
+ * descriptor and closed. */
+static void refuse_by_spare(struct daemon *daemon) {
         fd_close(&daemon->spare_fd);
         int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         fd_close(&fd);
@@ -40,7 +40,7 @@ static void on_connection(void *context, uint32_t events) {
         (void) events;
         _cleanup_fd_ int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-                hang_up(daemon);
+                refuse_by_spare(daemon);
                 return;
         }
         struct ucred peer;

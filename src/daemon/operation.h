@@ -1,18 +1,17 @@
-/* The operations: everything that can be asked of the daemon, each implemented once, with typed requests and results.
- * Front ends only translate: the UNIX socket (socket_request.h) from the JSON of docs/PROTOCOL.md, REST (src/api) from
- * paths, queries and bodies.
+/* The operations of the daemon, each implemented once, with typed requests and results. Front ends only translate: the
+ * UNIX socket (socket_request.h) from the JSON of docs/PROTOCOL.md, REST (src/api) from paths, queries and bodies.
  *
- * How to ask for one: make a struct caller (session/caller.h), fill a request, call the function.
- *  - A function without a ret_ argument answers the caller itself, once, from within the call or later:
+ * How to call one: make a struct caller (session/caller.h), fill a request, call the function. - A function without a
+ * ret_ argument answers the caller itself, once, from within the call or later:
  *    caller->type->answer with a JSON object, as docs/PROTOCOL.md has it, or ->refuse.
  *  - A function with a ret_ argument has its result at once. The front end writes it in its own way and ends the
  *    request with caller_answer.
- *  - -1: nothing was changed, and err says why. The front end ends the request with caller_refuse.
- * What is asked for goes into the audit log when the request ends: caller_answer and caller_refuse see to that.
+ * - -1: nothing was changed, and err says why. The front end ends the request with caller_refuse. Each request is
+ * recorded in the audit log when it ends, by caller_answer or caller_refuse.
  *
  * Requests, and the texts and JSON values in them, are borrowed for the time of the call. A text that is NULL was not
  * given. `session` is a session's name or id, as the caller sees it. `options` is a JSON object with options of
- * session.create (docs/PROTOCOL.md), or NULL for the daemon's own; members that are none are not looked at. */
+ * session.create (docs/PROTOCOL.md), or NULL for the daemon's own; other members are ignored. */
 #pragma once
 
 #include <jansson.h>
@@ -36,8 +35,8 @@ enum { RUN_CODE_MAX = 4 << 20 };
 
 struct run_request {
         const char *session;
-        bool is_ephemeral; /* a box of its own, that ends with the run; `session` is not looked at */
-        bool must_exist;   /* a session that is not there is not made */
+        bool is_ephemeral; /* a box of its own, which ends with the run; `session` is ignored */
+        bool must_exist;   /* the session must exist */
         json_t *options;   /* of a session that is made for it, or of the ephemeral box */
 
         /* code, for operation_execute */
@@ -70,7 +69,7 @@ struct run_request {
  * have the same ones. `options` stays NULL. The texts are those of `json`. */
 int run_request_read_json(json_t *json, struct run_request *ret_request, struct err *err);
 
-/* Run code, or a command. Answered with the run's result. */
+/* Runs code, or a command. The answer is the run's result. */
 int operation_execute(struct caller *caller, const struct run_request *request, struct err *err);
 int operation_command(struct caller *caller, const struct run_request *request, struct err *err);
 
@@ -87,7 +86,7 @@ int operation_run_show(struct caller *caller, const struct run_reference *refere
 /* {"interrupted"} */
 int operation_run_cancel(struct caller *caller, const struct run_reference *reference, struct err *err);
 
-/* The box of a `glovebox run`, and what it has used so far (session/program.h). */
+/* The box of a `glovebox run`, and its usage so far (session/program.h). */
 int operation_program(struct caller *caller, const struct program_request *request, struct err *err);
 int operation_program_usage(struct caller *caller, const char *id, struct err *err);
 
@@ -96,7 +95,7 @@ int operation_program_usage(struct caller *caller, const char *id, struct err *e
 struct install_request {
         const char *session; /* made where it is not there */
         json_t *options;
-        json_t *packages; /* a list of texts such as "attrs>=23" */
+        json_t *packages; /* a list of requirements such as "attrs>=23" */
         uint64_t timeout_ms;
         bool stream, cancel_on_disconnect;
 };
@@ -132,7 +131,7 @@ int operation_session_log(struct caller *caller, const char *session, size_t lim
 
 /* {} */
 int operation_session_remove(struct caller *caller, const char *session, bool keep_files, struct err *err);
-/* {"interrupted"}: was a run on? */
+/* {"interrupted"}: true if a run was active */
 int operation_session_interrupt(struct caller *caller, const char *session, struct err *err);
 /* {}: a new kernel; variables are lost, files stay */
 int operation_session_restart(struct caller *caller, const char *session, struct err *err);

@@ -1,4 +1,4 @@
-/* What runs now, sessions and ephemeral runs alike: list it, end it, give it more. */
+/* Active sessions and ephemeral runs: list them, end them, change their limits. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 enum { WHAT_MAX = 80, PREFIX_MIN = 6 };
 
-static bool is_listed(const struct session *session, const struct caller *caller) {
+static bool session_is_visible(const struct session *session, const struct caller *caller) {
         return !session_is_going(session) && !session->helps &&
                (session->ephemeral || session_is_seen_by(session, caller->owner)) &&
                (caller_is_operator(caller) || strcmp(session->row.owner, caller->owner) == 0);
@@ -50,7 +50,7 @@ static json_t *describe_run(const struct run *run) {
                          describe_work(run));
 }
 
-/* A program runs by itself (session/program.h): what it is only its caller knows. */
+/* The daemon does not see what a program runs (session/program.h); its caller reports it. */
 static json_t *describe_program(const struct session *session) {
         bool running = session->state == SESSION_RUNNING;
         return json_pack("{s:s, s:s, s:I, s:s}", "run_id", session->row.id, "status", running ? "running" : "waiting",
@@ -64,7 +64,7 @@ int operation_ps(struct caller *caller, struct err *err) {
         caller_begin(caller, "ps", NULL);
         json_t *list = json_array();
         for (struct session *session = caller->manager->sessions; session; session = session->next) {
-                if (!is_listed(session, caller))
+                if (!session_is_visible(session, caller))
                         continue;
                 const struct session_info info = session_info_of(session);
                 json_t *item = session_info_to_json(&info, &brief), *runs = json_array();
@@ -91,7 +91,7 @@ static struct session *find_target(struct caller *caller, const char *name, stru
         if (found)
                 return found;
         for (struct session *session = caller->manager->sessions; session; session = session->next) {
-                if (!is_listed(session, caller) ||
+                if (!session_is_visible(session, caller) ||
                     !(has_prefix(session->row.id, name) || (session->runs && has_prefix(session->runs->id, name))))
                         continue;
                 if (found) {
@@ -146,14 +146,14 @@ static int check_changeable(json_t *limits, struct err *err) {
         const char *key;
         json_t *value;
         if (!json_is_object(limits) || json_object_size(limits) == 0)
-                return err_set(err, ERR_USAGE, "say what is to change: memory, cpus, pids, timeout or disk");
+                return err_set(err, ERR_USAGE, "nothing to change is given; name memory, cpus, pids, timeout or disk");
         json_object_foreach (limits, key, value) {
                 bool found = false;
                 for (size_t i = 0; i < ELEMENTS(good); i++)
                         found = found || strcmp(good[i], key) == 0;
                 if (!found)
                         return err_set(err, ERR_USAGE,
-                                       "\"%.40s\" of a session cannot be changed while it lives; memory, cpus, pids, "
+                                       "\"%.40s\" of a session cannot be changed while it runs; memory, cpus, pids, "
                                        "timeout and disk can",
                                        key);
         }

@@ -1,5 +1,5 @@
-/* The links in a project, DIR/.sandbox/kernel.sock and kernel-api.sock, to the daemon's sockets. They are there for
- * people and programs on the host; boxes see an empty directory in place of .sandbox (box/seal/rootfs.c). */
+/* The links in a project, DIR/.sandbox/kernel.sock and kernel-api.sock, to the daemon's sockets. They are for people
+ * and programs on the host; boxes see an empty directory in place of .sandbox (box/seal/rootfs.c). */
 #pragma once
 
 #include "base/err.h"

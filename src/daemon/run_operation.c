@@ -17,8 +17,8 @@
 #include "session/waiting.h"
 #include "store/disk_reserve.h"
 
-/* Is it read by the interpreter, or by a library that may be loaded already, when it starts? program.py has the same
- * list for programs. */
+/* True if the interpreter, or a library that may be loaded already, reads the variable when it starts. program.py has
+ * the same list for programs. */
 static bool is_read_at_start(const char *name) {
         static const char *const prefixes[] = { "PYTHON",   "LD_",      "GLIBC_",     "MALLOC_",   "LC_",     "LANG",
                                                 "OMP_",     "GOMP_",    "KMP_",       "OPENBLAS_", "BLIS_",   "MKL_",
@@ -45,7 +45,7 @@ static bool env_goes_with_code(const struct run_request *request) {
         return true;
 }
 
-/* Of the box of an ephemeral run. A new reference. */
+/* The options of the box of an ephemeral run. A new reference. */
 static json_t *options_of_box(const struct run_request *request, struct err *err) {
         if (!env_goes_with_code(request))
                 return json_incref(request->options);
@@ -94,7 +94,8 @@ static bool suits_light_kernel(const struct session *session, const struct run_r
                                                     kernel_choice_is_light(request->code, request->code_size));
 }
 
-/* A run of this payload, which is EXECUTE but for its id. NULL: refused, and an ephemeral session is gone. */
+/* Makes a run of this payload, which is that of EXECUTE without an id. NULL: refused, and an ephemeral session is
+ * gone. */
 static struct run *make_run(struct caller *caller, const struct run_request *request, json_t *payload,
                             struct err *err) {
         struct session *session = find_run_session(caller, request, err);
@@ -167,29 +168,22 @@ static struct run *find_run(const struct session *session, const char *run_id) {
         return run;
 }
 
-/* ---- a run that was asked for before ---- */
+/* ---- a request for a run that exists ---- */
 
 static int check_run_id(const struct run_request *request, struct err *err) {
         const char *id = request->run_id;
         if (!id || (strlen(id) == 32 && strspn(id, "0123456789abcdef") == 32))
                 return 0;
-        return err_set(err, ERR_USAGE, "\"run_id\" is 32 hexadecimal digits");
+        return err_set(err, ERR_USAGE, "\"run_id\" must be 32 hexadecimal digits");
 }
 
-/* A client whose connection broke asks again under the same id: it gets that run, and none is executed twice. 1: the
- * run is there, and the caller has it; 0: there is none; -1. */
-static int join_run(struct caller *caller, const struct run_request *request, struct err *err) {
-        struct session *session = request->run_id && !request->is_ephemeral && request->session
-                                          ? session_find(caller->manager, caller->owner, request->session)
-                                          : NULL;
-        struct run *run = session ? find_run(session, request->run_id) : NULL;
-        caller->stream = request->stream;
-        if (run && request->detach)
-                caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run->id, "session", session->row.id));
-        else if (run)
-                run_add_caller(run, caller);
-        if (run || !session)
-                return run != NULL;
+static void answer_detached(struct caller *caller, const struct session *session, const char *run_id) {
+        caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run_id, "session", session->row.id));
+}
+
+/* The same for a run that is over. 1: it is in the journal, and the caller has its result; 0: it is not; -1. */
+static int join_ended_run(struct caller *caller, struct session *session, const struct run_request *request,
+                          struct err *err) {
         struct err ignored;
         struct journal *owned, *journal = journal_of(session, &owned, &ignored);
         struct journal_run found;
@@ -198,8 +192,7 @@ static int join_run(struct caller *caller, const struct run_request *request, st
         int code = 0;
         if (journal && journal_find(journal, request->run_id, &found, &ignored) == 0) {
                 if (request->detach)
-                        caller_answer(caller,
-                                      json_pack("{s:s, s:s}", "run_id", request->run_id, "session", session->row.id));
+                        answer_detached(caller, session, request->run_id);
                 else if (request->stream)
                         code = send_events(caller, session, journal, &found, err);
                 else if ((code = read_result_text(journal, &found, &text, &size, err)) == 0)
@@ -210,7 +203,24 @@ static int join_run(struct caller *caller, const struct run_request *request, st
         return code;
 }
 
-/* 1: the remote has it; 0: it is to be done here; -1. */
+/* A client whose connection broke repeats its request with the same run id: it gets that run, and the code is not
+ * executed twice. 1: the run exists, and the caller is attached to it; 0: there is none; -1. */
+static int join_run(struct caller *caller, const struct run_request *request, struct err *err) {
+        struct session *session = request->run_id && !request->is_ephemeral && request->session
+                                          ? session_find(caller->manager, caller->owner, request->session)
+                                          : NULL;
+        struct run *run = session ? find_run(session, request->run_id) : NULL;
+        caller->stream = request->stream;
+        if (run && request->detach)
+                answer_detached(caller, session, run->id);
+        else if (run)
+                run_add_caller(run, caller);
+        if (run || !session)
+                return run != NULL;
+        return join_ended_run(caller, session, request, err);
+}
+
+/* 1: the remote has the run; 0: it runs here; -1: failure. */
 static int pass_run(struct caller *caller, const struct run_request *request, struct err *err) {
         bool is_wanted = remote_is_wanted(caller->manager, request->options), is_new = false;
         struct session *session = NULL;
@@ -311,7 +321,7 @@ static json_t *command_words(const struct run_request *request, struct err *err)
                         (void) err_set(err, ERR_USAGE, "argv holds texts only");
                         return NULL;
                 }
-        if (request->shell) /* the kernel knows which shell the image has */
+        if (request->shell) /* the kernel chooses the image's shell */
                 return json_pack("[s, s, s]", "", "-c", request->shell);
         if (json_array_size(request->argv) > 0)
                 return json_incref(request->argv);

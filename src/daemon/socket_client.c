@@ -89,8 +89,8 @@ int client_accept(struct daemon *daemon, int fd, const struct client_holder *hol
                 free(client);
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         }
-        /* Much output leaves in one go, while its reader is still busy with the first of it. Without the right to
-         * exceed the system's limit, the socket gets what that allows. */
+        /* A large socket buffer takes much output at once, while its reader is busy with the first part. Without the
+         * privilege to exceed the system's limit, it gets the limit. */
         const int send_bytes = CLIENT_SOCKET_BYTES;
         if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_bytes, sizeof(send_bytes)) < 0)
                 (void) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));
@@ -193,7 +193,7 @@ static void client_update_watch(struct client *client) {
         if (client->is_gone)
                 return;
         size_t queued = message_queue_size(&client->queue);
-        /* An answer to something else may flush the whole queue: the streams that were held back go on all the same. */
+        /* The answer to another request may flush the whole queue: waiting streams continue then, too. */
         client->is_held_back |= queued >= CLIENT_STREAM_HIGH;
         bool waiting = queued > 0 || client->is_held_back;
         (void) loop_watch_change(client->watch,
@@ -204,7 +204,7 @@ void client_send(struct client *client, enum message_type type, uint16_t request
         if (client->is_gone || (client->closing && type != MESSAGE_ANSWER))
                 return;
         if (message_queue_send(&client->queue, client->fd, type, request, 0, bytes, size) < 0)
-                client->closing = true; /* it is gone, or owes us more reading than is fair */
+                client->closing = true; /* it has disconnected, or reads too slowly */
         client_update_watch(client);
 }
 
@@ -327,7 +327,7 @@ static const struct caller_type channel_caller_type = { .answer = on_answer,
 
 /* ---- receiving ---- */
 
-/* Says what was wrong and reads nothing more. */
+/* Sends the error and reads nothing more. */
 static void client_hang_up(struct client *client, const char *why) {
         struct err err;
         (void) err_set(&err, ERR_PROTOCOL, "%s: the connection is closed", why);
@@ -386,7 +386,7 @@ static void on_drained(struct client *client) {
         }
 }
 
-/* DATA goes straight to where it is wanted. 1: there was some, and no more is there now; 0: something else comes next;
+/* Passes DATA to its receiver without a copy. 1: there was some, and no more has arrived; 0: another message follows;
  * -errno. */
 static int client_receive_data(struct client *client) {
         static char piece[PIECE_BYTES]; /* one thread, one user at a time */

@@ -1,5 +1,5 @@
 /* A client of the daemon's socket: requests in, messages out. What waits to be sent is bounded; a client that does not
- * read gets its output later, from the journal, and never makes the daemon grow. */
+ * read gets its output later, from the journal, so the daemon's memory does not grow. */
 #pragma once
 
 #include <jansson.h>
@@ -33,10 +33,10 @@ struct client_request {
         bool is_left;             /* its connection is gone */
 };
 
-/* What stands between a connection that a key opened (api/channel.h) and the operations: the layer above has the keys,
- * their quotas and their rights. */
+/* Checks between a connection of an API key (api/channel.h) and the operations: the layer above knows the keys, their
+ * quotas and their rights. */
 struct client_guard {
-        /* May this request come in? With *ret_is_run it counts as a run until it is settled. */
+        /* Checks whether this request is allowed. With *ret_is_run it counts as a run until it is settled. */
         int (*admit)(void *context, json_t *json, bool *ret_is_run, struct err *err);
         void (*settled)(void *context, bool is_run); /* an admitted request has ended */
         void (*gone)(void *context);                 /* the connection has ended, and all requests of it */
@@ -82,8 +82,8 @@ struct client_request *client_request_of(struct caller *caller);
 
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size);
 
-/* Reads nothing from the client for now: what it sends goes somewhere that is slower. */
+/* Stops reading from the client for now, because its data goes to a slower place. */
 void client_hold(struct client *client, bool is_held);
 
-/* Room for more output of a stream? */
+/* True if there is room for more output of a stream. */
 bool client_wants_more(const struct client *client);

@@ -1,4 +1,4 @@
-/* Requests of the socket with DATA: code and files that come, files that go. */
+/* Requests of the socket with DATA: code and files from clients, files to clients. */
 #include <stdlib.h>
 #include <string.h>
 

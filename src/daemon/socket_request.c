@@ -81,7 +81,7 @@ static int request_run_cancel(struct caller *caller, json_t *json, struct err *e
 
 /* ---- sessions ---- */
 
-/* Where it lies on the host, and as which process, is the operator's business. */
+/* Only the operator sees its paths and process ids on the host. */
 static json_t *info_to_json(const struct caller *caller, const struct session_info *info, bool is_brief) {
         const struct session_info_form form = { .is_brief = is_brief, .hides_host = !caller_is_operator(caller) };
         return session_info_to_json(info, &form);
@@ -280,7 +280,7 @@ static int request_shutdown(struct caller *caller, json_t *json, struct err *err
         return operation_shutdown(caller, sessions && strcmp(sessions, "end") == 0, err);
 }
 
-/* Those that are asked for most come first. */
+/* The most frequent ones first. */
 static const struct socket_row rows[] = {
         { "execute", socket_request_execute },
         { "command", request_command },

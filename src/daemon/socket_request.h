@@ -13,7 +13,7 @@ struct socket_row {
         int (*carry_out)(struct caller *caller, json_t *json, struct err *err);
 };
 
-/* Carries out what the request asks for by its "op". 0: it was answered, or will be; -1: refused, and err says why. */
+/* Carries out the operation that "op" names. 0: it was answered, or will be; -1: refused, and err says why. */
 int socket_request_carry_out(struct caller *caller, json_t *json, struct err *err);
 
 /* ---- rows that need more than a few lines (socket_data.c) ---- */
@@ -21,7 +21,7 @@ int socket_request_carry_out(struct caller *caller, json_t *json, struct err *er
 /* execute: with its code, or with code that follows as DATA. */
 int socket_request_execute(struct caller *caller, json_t *json, struct err *err);
 
-/* What all operations on files take. The texts are those of `json`. */
+/* Reads the members that all operations on files share. The texts are those of `json`. */
 struct file_request socket_request_file(json_t *json);
 
 /* A file as DATA, to the client or from it. */

@@ -30,7 +30,7 @@ static struct session *session_by_id(struct session_manager *manager, const char
         return NULL;
 }
 
-/* Something that the vault holds. */
+/* An entry of the vault. */
 struct holding {
         struct holding *next;
         char name[VAULT_NAME_MAX + 1];
@@ -58,7 +58,7 @@ static void takeover_collect(const char *name, const void *note, size_t note_siz
         takeover->holdings = holding;
 }
 
-/* A session may have two: a daemon that died between getting a new kernel and letting go of the old one. The newer one
+/* A session may have two, if the daemon died between getting a new kernel and dropping the old one. The newer one
  * counts. */
 static void adopt_holding(struct takeover *takeover, struct holding *holding) {
         json_t *json = holding->note;

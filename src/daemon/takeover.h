@@ -1,4 +1,4 @@
-/* Taking over from a daemon that died: its sessions, the kernels that the vault holds, and clearing up the rest. */
+/* Takeover after a crash: adopts the sessions and the kernels that the vault holds, and removes the rest. */
 #pragma once
 
 #include "base/err.h"

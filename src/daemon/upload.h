@@ -16,7 +16,7 @@ struct upload {
         struct caller *caller; /* a client's request */
         int (*piece)(struct upload *upload, const char *bytes, size_t size, struct err *err); /* bounds what comes */
         void (*finish)(struct upload *upload);  /* all is there: answers */
-        void (*abandon)(struct upload *upload); /* always the last: lets go of what is held */
+        void (*abandon)(struct upload *upload); /* always the last call: releases everything */
         json_t *json; /* the request, owned */
 };
 

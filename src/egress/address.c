@@ -52,13 +52,13 @@ static const struct {
         { { 0xfc }, 7, EGRESS_PRIVATE },                      /* unique local */
         { { 0x20, 0x01, 0x00 }, 23, EGRESS_FORBIDDEN },       /* Teredo, ORCHID and other special purposes */
         { { 0x20, 0x01, 0x0d, 0xb8 }, 32, EGRESS_FORBIDDEN }, /* documentation */
-        { { 0x20, 0x02 }, 16, EGRESS_FORBIDDEN },             /* 6to4: an IPv4 address in disguise */
+        { { 0x20, 0x02 }, 16, EGRESS_FORBIDDEN },             /* 6to4: contains an IPv4 address */
         { { 0x3f, 0xff, 0x00 }, 20, EGRESS_FORBIDDEN },       /* documentation */
         { { 0x20 }, 3, EGRESS_PUBLIC },
         { { 0 }, 0, EGRESS_FORBIDDEN }, /* all else: mapped and compatible IPv4, link-local, site-local, multicast, … */
 };
 
-static bool has_prefix(const uint8_t *bytes, const uint8_t *prefix, unsigned bits) {
+static bool address_has_prefix(const uint8_t *bytes, const uint8_t *prefix, unsigned bits) {
         unsigned whole = bits / 8, rest = bits % 8;
         if (memcmp(bytes, prefix, whole) != 0)
                 return false;
@@ -70,14 +70,13 @@ static enum egress_class class_of_v6(const uint8_t bytes[static 16]) {
         static const uint8_t nat64[12] = { 0x00, 0x64, 0xff, 0x9b };
         if (memcmp(bytes, loopback, 16) == 0)
                 return EGRESS_PRIVATE;
-        if (memcmp(bytes, nat64, 12) ==
-            0) { /* how a network without IPv4 reaches the public IPv4 hosts, and only they */
+        if (memcmp(bytes, nat64, 12) == 0) { /* NAT64: public IPv4 hosts, for a network without IPv4 */
                 uint32_t inner;
                 memcpy(&inner, bytes + 12, 4);
                 return class_of_v4(ntohl(inner)) == EGRESS_PUBLIC ? EGRESS_PUBLIC : EGRESS_FORBIDDEN;
         }
         size_t i = 0;
-        while (!has_prefix(bytes, v6_rows[i].prefix, v6_rows[i].bits))
+        while (!address_has_prefix(bytes, v6_rows[i].prefix, v6_rows[i].bits))
                 i++;
         return v6_rows[i].class;
 }
@@ -96,8 +95,8 @@ bool egress_address_is_own(const union egress_address *address) {
         _cleanup_fd_ int fd = socket(address->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         egress_address_set_port(&to, 9);
         if (fd < 0 || connect(fd, &to.any, egress_address_size(&to)) < 0 || getsockname(fd, &from.any, &size) < 0)
-                /* No route to it: nor will there be a connection. All else, such as no descriptors, tells nothing, and
-                 * what is not known is not let through. */
+                /* Without a route there will be no connection. Any other failure, such as a lack of descriptors, proves
+                 * nothing, and an unknown address is refused. */
                 return fd < 0 || (errno != ENETUNREACH && errno != EHOSTUNREACH && errno != EADDRNOTAVAIL);
         if (from.any.sa_family == AF_INET)
                 return from.v4.sin_addr.s_addr == to.v4.sin_addr.s_addr;

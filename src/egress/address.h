@@ -13,14 +13,15 @@ union egress_address {
 enum egress_class {
         EGRESS_PUBLIC,    /* the internet */
         EGRESS_PRIVATE,   /* this machine or its own networks: only for hosts that the operator named */
-        EGRESS_FORBIDDEN, /* never: link-local, metadata services, multicast, reserved, another address in disguise */
+        EGRESS_FORBIDDEN, /* never: link-local, metadata services, multicast, reserved, tunnels to another address */
 };
 
 /* By the number alone. */
 enum egress_class egress_address_class(const union egress_address *address);
 
-/* Does it belong to this machine, whatever its number? What listens on every address of the host answers on its public
- * one too, behind the firewall's back. Asks the routing table; nothing is sent. */
+/* True if the address is one of this machine. A program that listens on all addresses of the host also answers on the
+ * public one, which a firewall in front of the host does not protect from here. Reads the routing table; sends
+ * nothing. */
 bool egress_address_is_own(const union egress_address *address);
 
 /* From the text of inet_ntop. */

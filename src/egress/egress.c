@@ -1,4 +1,4 @@
-/* The proxy as its parent sees it. */
+/* The parent's side of the proxy. */
 #include "egress/egress.h"
 
 #include <errno.h>

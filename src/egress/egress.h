@@ -1,12 +1,12 @@
 /* The network of boxes: an HTTP proxy of our own, in a process of its own.
  *
- * Theory of operation. A box has no network but its own loopback. Where rules give it one, its stage makes a listening
- * socket on 127.0.0.1:3128 in there and hands it out; the maker of the box gives that socket to the proxy, with the
+ * Theory of operation. A box has no network but its own loopback. If rules give it one, its stage makes a listening
+ * socket on 127.0.0.1:3128 in the box and passes it out; the maker of the box gives that socket to the proxy, with the
  * rules and the box's pidfd. A socket belongs to the network namespace that it was made in, so the proxy accepts
- * connections of the box while it lives in the host's network. It lets through what the rules name, connects to
- * addresses that it has checked, and forgets the box when the pidfd says that it is gone. The process has no privileges
- * and writes nowhere; when it dies connections break, and the daemon or command starts another and gives it the same
- * sockets again. */
+ * connections of the box while it lives in the host's network. It admits the hosts that the rules name, connects to
+ * addresses that it has checked, and forgets the box when the pidfd reports its end. The process has no privileges and
+ * writes no files. If it dies, connections break, and the daemon or command starts another one and passes it the same
+ * sockets. */
 #pragma once
 
 #include "base/helper_program.h"
@@ -19,7 +19,7 @@ void egress_serve_if_asked(int argc, char **argv);
 int egress_start(const struct egress_operator *settings, const char *owner, struct helper_program *ret_proxy,
                  struct err *err);
 
-/* Gives it a box; descriptors are borrowed. ERR_BUSY: it has much to do, try again when fd is writable. ERR_GONE: it is
- * dead. */
+/* Adds a box; descriptors are borrowed. ERR_BUSY: the socket is full, try again when fd is writable. ERR_GONE: the
+ * proxy is dead. */
 int egress_admit(const struct helper_program *proxy, int listener_fd, int pidfd, const struct egress_rules *rules,
                  struct err *err);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool passes(const union egress_address *address, bool may_be_private) {
+static bool address_passes(const union egress_address *address, bool may_be_private) {
         switch (egress_address_class(address)) {
         case EGRESS_PUBLIC:
                 return may_be_private || !egress_address_is_own(address);
@@ -20,7 +20,7 @@ size_t egress_filter_addresses(const struct egress_operator *settings, const str
         bool may_be_private = rule->trusted || egress_operator_allows_private(settings, host), has_private = false;
         size_t kept = 0;
         for (size_t i = 0; i < count; i++) {
-                if (passes(&addresses[i], may_be_private))
+                if (address_passes(&addresses[i], may_be_private))
                         addresses[kept++] = addresses[i];
                 else
                         has_private |= egress_address_class(&addresses[i]) != EGRESS_FORBIDDEN;

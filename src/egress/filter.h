@@ -1,5 +1,5 @@
-/* Decides about addresses after a name was resolved. What passes here is what is connected to, by number: the name is
- * never looked up a second time, so that a changed answer wins nothing. */
+/* Decides about addresses after a name was resolved. The proxy connects to exactly the addresses that pass: the name is
+ * never resolved a second time, so a changed answer of DNS has no effect. */
 #pragma once
 
 #include <stddef.h>
@@ -14,6 +14,6 @@ size_t egress_filter_addresses(const struct egress_operator *settings, const str
                                const struct egress_host *host, union egress_address *addresses, size_t count,
                                struct refusal *refusal);
 
-/* The refusal of a host that no rule lets through. */
+/* The refusal of a host that no rule admits. */
 void egress_refuse_host(const struct egress_rules *rules, const struct egress_host *host, uint16_t port,
                         struct refusal *refusal);

@@ -24,7 +24,7 @@ static bool is_label(const char *label, size_t size) {
         return true;
 }
 
-/* What inet_aton would take for a part of an address: 12, 014, 0xc. No top-level domain looks like that. */
+/* True for what inet_aton reads as a part of an address: 12, 014, 0xc. No top-level domain has that form. */
 static bool is_number(const char *label) {
         if (strspn(label, "0123456789") == strlen(label))
                 return true;

@@ -1,7 +1,7 @@
-/* Whom a connection is for, as text: a DNS name or the literal of an address, in one canonical form.
+/* The host of a connection: a DNS name or the text of an address, in one canonical form.
  *
- * Everything that some resolver might read in two ways is refused here: other spellings of IPv4 addresses (0x7f.1,
- * 127.1, 2130706433), trailing dots, user information, zones. */
+ * Spellings that resolvers read in different ways are refused: other spellings of IPv4 addresses (0x7f.1, 127.1,
+ * 2130706433), trailing dots, user information, zones. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@ struct egress_host {
         bool is_address;
 };
 
-/* A name, an IPv4 address, or an IPv6 address in brackets. NULL, or what is wrong with it in a few words. */
+/* A name, an IPv4 address, or an IPv6 address in brackets. Returns NULL, or a short description of what is wrong. */
 const char *egress_host_parse(const char *text, size_t size, struct egress_host *ret_host);
 
 /* The same with ":port" behind it; *ret_port stays as it is when there is none. */

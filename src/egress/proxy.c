@@ -80,10 +80,10 @@ static void on_listener(void *context, uint32_t events) {
         if (guest->n_tunnels >= PROXY_TUNNELS_OF_GUEST)
                 loop_unwatch(&guest->listener_watch); /* until one of its own ends */
         else if (is_full(guest))
-                pause_listening(guest); /* the others' may end without it hearing of that */
+                pause_listening(guest); /* another thread of another box may end without a notification */
 }
 
-static void dismiss(struct guest *guest) {
+static void guest_dismiss(struct guest *guest) {
         struct proxy *proxy = guest->proxy;
         loop_unwatch(&guest->listener_watch);
         loop_unwatch(&guest->pidfd_watch);
@@ -104,11 +104,11 @@ static void dismiss(struct guest *guest) {
 
 static void on_box_gone(void *context, uint32_t events) {
         (void) events;
-        dismiss(context);
+        guest_dismiss(context);
 }
 
 /* Takes the descriptors. */
-static void admit(struct proxy *proxy, const struct egress_rules *rules, size_t size, int fds[static ORDER_FDS]) {
+static void proxy_admit(struct proxy *proxy, const struct egress_rules *rules, size_t size, int fds[static ORDER_FDS]) {
         struct guest *guest = calloc(1, sizeof(*guest));
         struct egress_rules *copy = malloc(size);
         if (!guest || !copy || proxy->n_guests == PROXY_GUESTS_MAX) {
@@ -128,7 +128,7 @@ static void admit(struct proxy *proxy, const struct egress_rules *rules, size_t 
         proxy->n_guests++;
         guest->pidfd_watch = loop_watch(proxy->loop, guest->pidfd, EPOLLIN, on_box_gone, guest);
         if (!guest->pidfd_watch)
-                dismiss(guest);
+                guest_dismiss(guest);
         else
                 guest_listen(guest);
 }
@@ -145,7 +145,7 @@ static void on_order(void *context, uint32_t events) {
                 _exit(EXIT_SUCCESS); /* the parent has ended */
         if (rules.n_rules <= EGRESS_RULES_MAX && (size_t) size == order_size(&rules) && fds[ORDER_LISTENER] >= 0 &&
             fds[ORDER_PIDFD] >= 0) {
-                admit(proxy, &rules, (size_t) size, fds);
+                proxy_admit(proxy, &rules, (size_t) size, fds);
                 return;
         }
         fd_close(&fds[ORDER_LISTENER]);
@@ -154,14 +154,14 @@ static void on_order(void *context, uint32_t events) {
 
 /* ---- the process ---- */
 
-/* A user of its own where we are root and ids are there; the last one works in every container. */
+/* A user id of its own if we are root and the id is mapped; the last one works in every container. */
 static int drop_user(void) {
         if (geteuid() != 0)
                 return 0;
         /* Capabilities stay over the change of ids, for dropping the bounding set; then all go. */
         if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
                 return -errno;
-        (void) setgroups(0, NULL); /* refused in a user namespace of an ordinary user, who has no others to give up */
+        (void) setgroups(0, NULL); /* refused in a user namespace of an ordinary user; it has none to drop */
         static const unsigned ids[] = { PROXY_UID, NOBODY };
         for (size_t i = 0; i < ELEMENTS(ids); i++)
                 if (setresgid(ids[i], ids[i], ids[i]) == 0 && setresuid(ids[i], ids[i], ids[i]) == 0)
@@ -211,7 +211,7 @@ void proxy_run(const struct egress_operator *settings, int orders_fd) {
                                           .operator_too = true },
         };
         share_table_open(&proxy.shares, rows, PROXY_SHARES, 0);
-        proxy.shares.n_keys = 1; /* there may be others at any time: no key gets everything */
+        proxy.shares.n_keys = 1; /* assume several keys, so that no key gets everything */
         if (loop_make(&proxy.loop, &err) < 0 || resolver_make(proxy.loop, &proxy.resolver, &err) < 0)
                 _exit(EXIT_FAILURE);
         proxy.orders_watch = loop_watch(proxy.loop, orders_fd, EPOLLIN, on_order, &proxy);

@@ -1,4 +1,4 @@
-/* The proxy's process: boxes that were given to it, and their connections. */
+/* The proxy's process: its boxes and their connections. */
 #pragma once
 
 #include "base/loop.h"
@@ -31,7 +31,7 @@ struct guest {
         struct guest *next;
         int listener_fd, pidfd;
         struct loop_watch *listener_watch, *pidfd_watch;
-        struct loop_timer *pause_timer; /* descriptors ran out: until it is tried again */
+        struct loop_timer *pause_timer; /* after descriptors ran out: the time of the next attempt */
         struct tunnel *tunnels;
         size_t n_tunnels, n_lookups;
         struct tunnel *wants_lookup; /* a queue, linked by the tunnels themselves */

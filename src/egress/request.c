@@ -194,7 +194,7 @@ static int take_length(struct headers *headers, const struct header *header, str
         return 0;
 }
 
-static int take_connection(struct headers *headers, struct line value, struct refusal *refusal) {
+static int take_connection_header(struct headers *headers, struct line value, struct refusal *refusal) {
         while (value.size) {
                 const char *comma = memchr(value.text, ',', value.size);
                 size_t size = comma ? (size_t) (comma - value.text) : value.size;
@@ -226,7 +226,7 @@ static int take_header(struct headers *headers, const struct header *header, str
         if (is_called(header, "Content-Length"))
                 return take_length(headers, header, request, refusal);
         if (is_called(header, "Connection") || is_called(header, "Proxy-Connection"))
-                return take_connection(headers, header->value, refusal);
+                return take_connection_header(headers, header->value, refusal);
         if (is_called(header, "Host")) {
                 if (headers->has_host)
                         return request_malformed(refusal, "two Host headers");

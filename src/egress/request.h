@@ -1,7 +1,8 @@
-/* What code in a box asks of the proxy: CONNECT host:port, or METHOD http://host[:port]/path. Every byte is hostile.
+/* Requests of code in a box to the proxy: CONNECT host:port, or METHOD http://host[:port]/path. Every byte is
+ * untrusted.
  *
- * One request per connection. Nothing of the head is passed on as it came: what goes to the server is written anew from
- * the parts that were understood. */
+ * One request per connection. The head is not passed on as received: the server gets a new one, written from the parsed
+ * parts. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +22,7 @@ struct request {
         uint64_t body_size; /* how much of what follows belongs to the request; not for CONNECT */
 };
 
-/* Why a request is not served. The reason goes into the status line, where clients show it: plain ASCII, one line. */
+/* The refusal of a request. The reason goes into the status line, which clients show: one line of plain ASCII. */
 struct refusal {
         int status;
         char reason[200];

@@ -53,7 +53,7 @@ static void look_up(struct lookup *lookup) {
                 freeaddrinfo(list);
 }
 
-static struct share_claim claim_of(const struct lookup *lookup) {
+static struct share_claim lookup_claim(const struct lookup *lookup) {
         return (struct share_claim) { .key = lookup->key, .box = lookup->box, .amount = 1 };
 }
 
@@ -62,16 +62,16 @@ static void unlink_waiting(struct resolver *resolver, struct lookup **at) {
         *at = lookup->next;
         if (!lookup->next)
                 resolver->last_waiting = at;
-        const struct share_claim claim = claim_of(lookup);
+        const struct share_claim claim = lookup_claim(lookup);
         share_give(&resolver->shares, PLACES, &claim);
         resolver->n_waiting--;
 }
 
-/* Under the lock: the oldest of a key that may have one more thread. A thread that becomes free looks here next. */
+/* With the lock held: takes the oldest lookup of a key that may have one more thread. A free thread calls it. */
 static struct lookup *take_waiting(struct resolver *resolver) {
         for (struct lookup **at = &resolver->waiting; *at; at = &(*at)->next) {
                 struct lookup *lookup = *at;
-                const struct share_claim claim = claim_of(lookup);
+                const struct share_claim claim = lookup_claim(lookup);
                 if (share_take(&resolver->shares, THREADS, &claim, NULL) < 0)
                         continue;
                 unlink_waiting(resolver, at);
@@ -80,7 +80,7 @@ static struct lookup *take_waiting(struct resolver *resolver) {
         return NULL;
 }
 
-static void *work(void *context) {
+static void *resolver_thread(void *context) {
         struct resolver *resolver = context;
         (void) pthread_mutex_lock(&resolver->lock);
         for (;;) {
@@ -93,7 +93,7 @@ static void *work(void *context) {
                 (void) pthread_mutex_unlock(&resolver->lock);
                 look_up(lookup);
                 (void) pthread_mutex_lock(&resolver->lock);
-                const struct share_claim claim = claim_of(lookup);
+                const struct share_claim claim = lookup_claim(lookup);
                 share_give(&resolver->shares, THREADS, &claim);
                 lookup->next = resolver->done;
                 resolver->done = lookup;
@@ -110,7 +110,7 @@ static bool add_thread(struct resolver *resolver) {
         (void) pthread_attr_init(&attributes);
         (void) pthread_attr_setstacksize(&attributes, STACK_BYTES);
         (void) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        bool good = pthread_create(&thread, &attributes, work, resolver) == 0;
+        bool good = pthread_create(&thread, &attributes, resolver_thread, resolver) == 0;
         (void) pthread_attr_destroy(&attributes);
         resolver->n_threads += good;
         return good;
@@ -172,7 +172,7 @@ struct lookup *resolver_ask(struct resolver *resolver, const char *key, const vo
         lookup->call = done;
         lookup->context = context;
         (void) pthread_mutex_lock(&resolver->lock);
-        const struct share_claim place = claim_of(lookup);
+        const struct share_claim place = lookup_claim(lookup);
         bool taken = share_take(&resolver->shares, PLACES, &place, NULL) == 0;
         bool placed = taken;
         taken = taken && (resolver->n_idle > resolver->n_waiting || resolver->n_threads == RESOLVER_THREADS ||

@@ -1,6 +1,6 @@
-/* Names to addresses, by threads: getaddrinfo waits. A key has at most half of the threads, and of the places in the
- * queue: names that take long, however many, hold up no other key's. A box has at most a quarter of the threads. A
- * thread cannot be called back from a look-up that is given up; it counts for its box until it is free again. */
+/* Resolves names in threads, because getaddrinfo blocks. A key has at most half of the threads and of the queue, so
+ * slow names of one key do not delay those of another. A box has at most a quarter of the threads. A thread cannot be
+ * stopped when its lookup is abandoned; it counts for its box until it returns. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,8 +22,8 @@ struct lookup_result {
 
 int resolver_make(struct loop *loop, struct resolver **ret_resolver, struct err *err);
 
-/* `box` only tells boxes apart. Calls back from the loop, once, unless it is abandoned before. NULL: too many of all,
- * or of this key, wait already. */
+/* `box` only identifies the box. Calls back from the loop, once, unless the lookup is abandoned before. NULL: too many
+ * lookups, of all keys or of this one, are waiting. */
 struct lookup *resolver_ask(struct resolver *resolver, const char *key, const void *box, const char *name,
                             void (*done)(void *context, const struct lookup_result *result), void *context);
 

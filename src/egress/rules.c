@@ -72,7 +72,7 @@ static int parse_mode(const char *mode, const struct egress_operator *settings, 
                                mode);
         if (!settings->allow_full)
                 return err_set(err, ERR_REFUSED,
-                               "network \"full\" is switched off here: name the hosts with {\"allow\": [\"HOST:PORT\", "
+                               "network \"full\" is not allowed here: name the hosts with {\"allow\": [\"HOST:PORT\", "
                                "…]}, or ask the operator to start the service with --allow-full-network");
         ret_rules->mode = EGRESS_FULL;
         return 0;

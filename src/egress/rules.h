@@ -1,7 +1,8 @@
-/* What a box may reach.
+/* The rules on which hosts a box may reach.
  *
  * A rule is "HOST", "HOST:PORT", ".DOMAIN" or ".DOMAIN:PORT": exactly that host, or with a leading dot that domain and
- * everything below it. Without a port it means 80 and 443. An address is a host only where it is written as one. */
+ * everything below it. Without a port it means 80 and 443. A rule with a name does not admit that host's address, and
+ * the reverse. */
 #pragma once
 
 #include <jansson.h>
@@ -40,7 +41,7 @@ struct egress_rules {
         struct egress_rule rules[EGRESS_RULES_MAX]; /* of EGRESS_LIST */
 };
 
-/* What the person who runs Glovebox has decided for all boxes. */
+/* The operator's settings for all boxes. */
 struct egress_operator {
         bool allow_full; /* a box may ask for "full" */
         size_t n_private, n_pins;
@@ -62,14 +63,15 @@ int egress_rules_add(struct egress_rules *rules, const char *text, bool trusted,
 /* "http://[USER:PASSWORD@]HOST[:PORT][/]", of the operator's own choice alone. */
 int egress_rules_set_via(struct egress_rules *rules, const char *url, struct err *err);
 
-/* The rule that lets this host and port through, or NULL. EGRESS_FULL has one for everything. */
+/* The rule that admits this host and port, or NULL. EGRESS_FULL has one for everything. */
 const struct egress_rule *egress_rules_match(const struct egress_rules *rules, const struct egress_host *host,
                                              uint16_t port);
 
 /* One line for the isolation report: "none", "proxy: 2 hosts", "proxy: every public host". Returns the buffer. */
 const char *egress_rules_describe(const struct egress_rules *rules, char buffer[static 64]);
 
-/* What the operator said about a host: NAME or .DOMAIN for --egress-allow-private, NAME=ADDRESS for --egress-host. */
+/* Parses an operator's option about a host: NAME or .DOMAIN for --egress-allow-private, NAME=ADDRESS for
+ * --egress-host. */
 int egress_operator_add_private(struct egress_operator *settings, const char *text, struct err *err);
 int egress_operator_add_pin(struct egress_operator *settings, const char *text, struct err *err);
 bool egress_operator_allows_private(const struct egress_operator *settings, const struct egress_host *host);

@@ -1,7 +1,6 @@
-/* Theory of operation. A tunnel reads the head of one request, asks the rules, has the name resolved, lets the filter
- * choose among the addresses, connects to one of them after the other, and then passes bytes. Each state has a time
- * limit. A refusal is written as an HTTP answer whose reason says in words what was refused; then the connection
- * lingers until the client has read it. */
+/* Theory of operation. A tunnel reads the head of one request, checks the rules, resolves the name, filters the
+ * addresses, connects to one after the other, and then copies bytes. Each state has a time limit. A refusal is sent as
+ * an HTTP response whose reason describes it; then the connection lingers until the client has read it. */
 #include "egress/tunnel.h"
 
 #include <errno.h>
@@ -56,7 +55,7 @@ struct tunnel {
         size_t head_used, head_scanned;
         struct request request;
         const struct egress_rule *rule;
-        const struct egress_host *host; /* whom to connect to: the request's, or the proxy behind ours */
+        const struct egress_host *host; /* where to connect: the request's host, or the upstream proxy */
         uint16_t port;
         struct lookup *lookup;
         struct tunnel *next_lookup; /* in the guest's queue */
@@ -64,7 +63,7 @@ struct tunnel {
         union egress_address addresses[RESOLVER_ADDRESSES_MAX];
         size_t n_addresses, next_address;
         struct flow flows[2]; /* by the side they come from */
-        bool is_held;         /* the proxy behind ours has not said yet whether there is a connection */
+        bool is_held;         /* the upstream proxy has not reported yet whether it connected */
         size_t lingered;
         bool is_counted; /* in its key's share */
 };
@@ -75,7 +74,7 @@ static void start_lookups(struct guest *guest);
 
 /* ---- watching and time ---- */
 
-/* Interest in nothing means no watch: a socket that was hung up would wake the loop for ever. */
+/* Without events to wait for there is no watch: a closed socket would wake the loop for ever. */
 static bool tunnel_watch(struct tunnel *tunnel, enum side side, uint32_t events) {
         if (tunnel->watched[side] == events)
                 return true;
@@ -93,7 +92,7 @@ static bool tunnel_watch(struct tunnel *tunnel, enum side side, uint32_t events)
 static void tunnel_fail(struct tunnel *tunnel, const struct refusal *refusal);
 static void connect_next(struct tunnel *tunnel, int last_errno);
 
-/* One side has said all it will. Of a request for a URL that is the usual case: its answer may take its time. */
+/* One side has sent everything. For a request for a URL that is usual, and its response may take long. */
 static bool is_half_closed(const struct tunnel *tunnel) {
         return tunnel->flows[SERVER].is_passed || (tunnel->flows[CLIENT].is_passed && tunnel->request.is_connect);
 }
@@ -143,7 +142,7 @@ static void on_time(void *context) {
         }
 }
 
-/* A new state, and a new clock for it. */
+/* Enters a state, with its time limit. */
 static void tunnel_enter(struct tunnel *tunnel, enum state state) {
         tunnel->state = state;
         tunnel->active_ms = loop_now_ms();
@@ -230,8 +229,9 @@ static void tunnel_fail(struct tunnel *tunnel, const struct refusal *refusal) {
                 tunnel_close(tunnel);
 }
 
-/* What else it sends is read away: closing over unread bytes would take the answer from it. */
-static void linger(struct tunnel *tunnel) {
+/* Discards what the client still sends: closing with unread bytes would reset the connection before it reads the
+ * answer. */
+static void tunnel_linger(struct tunnel *tunnel) {
         static char nowhere[64 << 10];
         ssize_t n = read(tunnel->fds[CLIENT], nowhere, sizeof(nowhere));
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -268,8 +268,8 @@ static bool tunnel_drain(struct tunnel *tunnel, enum side side) {
         return true;
 }
 
-/* The proxy behind this one has answered. Unless it made a connection, it would take the next bytes of the client for a
- * new request, which the rules have not checked: then the client is not read any more. */
+/* The upstream proxy has answered. If it did not connect, it would read the client's next bytes as a new request, which
+ * the rules have not checked; so the client is not read any more. */
 static bool read_verdict(struct tunnel *tunnel) {
         static const char start[] = "HTTP/1.1 2";
         const struct flow *in = &tunnel->flows[SERVER];
@@ -290,7 +290,7 @@ static bool tunnel_prepare(struct tunnel *tunnel, enum side side) {
         return side == CLIENT || !flow->size || !tunnel->is_held || read_verdict(tunnel);
 }
 
-/* Passes the end of this side on, once all its bytes are. */
+/* Passes on the end of this side, after all its bytes. */
 static void tunnel_pass_end(struct tunnel *tunnel, enum side side) {
         struct flow *flow = &tunnel->flows[side];
         if (!flow->ended || flow->size > 0 || flow->is_passed)
@@ -357,7 +357,7 @@ static bool tunnel_load(struct flow *flow, const char *first, size_t first_size,
         return true;
 }
 
-/* The first bytes for the server, or for the proxy before it; owned by the caller. */
+/* The first bytes for the server, or for the upstream proxy; the caller frees them. */
 static char *first_words(const struct tunnel *tunnel) {
         const struct request *request = &tunnel->request;
         const struct egress_via *via = &tunnel->guest->rules->via;
@@ -389,7 +389,7 @@ static void start_passing(struct tunnel *tunnel) {
                         early = (size_t) request->body_size; /* a second request is not passed on behind the first */
                 out->left = request->body_size - early;
         }
-        /* A proxy behind ours says by itself whether a connection is established. */
+        /* An upstream proxy reports by itself whether a connection is established. */
         bool ours_to_say = request->is_connect && !tunnel->guest->rules->via.port;
         tunnel->is_held = request->is_connect && !ours_to_say;
         _cleanup_free_ char *words = first_words(tunnel);
@@ -511,7 +511,7 @@ static void tunnel_resolve(struct tunnel *tunnel) {
 
 /* ---- the request ---- */
 
-static void decide(struct tunnel *tunnel) {
+static void tunnel_decide(struct tunnel *tunnel) {
         static const struct egress_rule for_via = { .trusted = true };
         const struct egress_host *host = &tunnel->request.host;
         const struct egress_via *via = &tunnel->guest->rules->via;
@@ -556,7 +556,7 @@ static void read_head(struct tunnel *tunnel) {
         tunnel->head_used -= (size_t) size;
         memmove(tunnel->head, tunnel->head + size, tunnel->head_used);
         (void) tunnel_watch(tunnel, CLIENT, 0); /* whatever else it has to say waits */
-        decide(tunnel);
+        tunnel_decide(tunnel);
 }
 
 static void on_client(void *context, uint32_t events) {
@@ -565,7 +565,7 @@ static void on_client(void *context, uint32_t events) {
         if (tunnel->state == READING)
                 read_head(tunnel);
         else if (tunnel->state == LINGERING)
-                linger(tunnel);
+                tunnel_linger(tunnel);
         else if (tunnel->state == PASSING)
                 pass_bytes(tunnel);
 }

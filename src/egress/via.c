@@ -1,4 +1,4 @@
-/* The proxy behind the proxy. */
+/* The upstream proxy. */
 #include <stdio.h>
 #include <string.h>
 

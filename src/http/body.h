@@ -1,5 +1,5 @@
-/* The framing of a body: so many bytes, or chunks. Chunk extensions and trailers are refused: clients do not send them,
- * and every reading of them that differs is a way to smuggle. */
+/* The framing of a body: a number of bytes, or chunks. Chunk extensions and trailers are refused: clients do not send
+ * them, and servers that read them differently allow request smuggling. */
 #pragma once
 
 #include <stdbool.h>
@@ -29,7 +29,7 @@ struct http_body {
 /* length -1: chunked. */
 void http_body_begin(struct http_body *body, int64_t length);
 
-/* Takes some of the bytes (at least one) and says how many; *ret_size bytes at *ret_data are the body's, perhaps none.
- * Called until is_done. */
+/* Takes some of the bytes (at least one) and returns their number; *ret_size bytes at *ret_data are the body's, perhaps
+ * none. Called until is_done. */
 size_t http_body_take(struct http_body *body, const char *bytes, size_t size, const char **ret_data, size_t *ret_size,
                       struct http_refusal *refusal);

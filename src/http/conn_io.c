@@ -202,7 +202,7 @@ static void reach_deadline(struct http_conn_io *link) {
 
 static void on_turn(void *context);
 
-static void schedule(struct http_conn_io *link, uint64_t at_ms) {
+static void conn_schedule(struct http_conn_io *link, uint64_t at_ms) {
         if (link->turn)
                 return;
         link->turn = loop_timer(link->server->loop, at_ms, on_turn, link);
@@ -212,7 +212,7 @@ static void schedule(struct http_conn_io *link, uint64_t at_ms) {
 }
 
 static void conn_io_wake(struct http_connection *connection) {
-        schedule(link_of(connection), 0);
+        conn_schedule(link_of(connection), 0);
 }
 
 static void conn_io_move(struct http_conn_io *link) {
@@ -227,12 +227,12 @@ static void conn_io_move(struct http_conn_io *link) {
                 if (i < ROUNDS_PER_TURN)
                         continue;
                 if (has_more)
-                        schedule(link, loop_now_ms() + 1); /* not in this turn of the loop */
+                        conn_schedule(link, loop_now_ms() + 1); /* not in this turn of the loop */
                 return;
         }
 }
 
-/* After the last byte: the client still gets to read it although it sends more, which a plain close would spoil. */
+/* After the last byte: lets the client read it although it sends more; a plain close would reset the connection. */
 static void close_politely(struct http_conn_io *link) {
         struct http_connection *connection = &link->connection;
         if (connection->phase != PHASE_LAST || http_out_size(&connection->out) > 0)
@@ -246,7 +246,7 @@ static void close_politely(struct http_conn_io *link) {
         }
 }
 
-/* Events that came and were not wanted are masked until they are: the loop would call again at once. */
+/* Masks events that are not wanted now: the loop would report them again at once. */
 static void choose_events(struct http_conn_io *link, uint32_t unwanted) {
         const struct http_connection *connection = &link->connection;
         uint32_t events = link->watched & ~unwanted & (uint32_t) (EPOLLIN | EPOLLRDHUP);
@@ -261,7 +261,7 @@ static void choose_events(struct http_conn_io *link, uint32_t unwanted) {
         link->watched = events;
 }
 
-/* All that can be done now. The link may be gone afterwards. */
+/* Does all work that is possible now. The connection may be freed afterwards. */
 static void conn_io_turn(struct http_conn_io *link, uint32_t unwanted) {
         struct http_connection *connection = &link->connection;
         if (!link->has_unsent)

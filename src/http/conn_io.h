@@ -16,7 +16,7 @@ struct http_conn_io {
         uint32_t watched;
         struct loop_timer *turn; /* there is work to do at the end of this turn of the loop */
 
-        /* Bytes that were read and that the connection does not want yet. */
+        /* Bytes that were read and that the connection does not take yet. */
         char *input;
         size_t input_start, input_end;
 
@@ -44,7 +44,7 @@ void http_conn_io_close(struct http_conn_io *link);
 /* No request is under way, none has begun, and nothing waits to be sent. */
 bool http_conn_io_is_idle(const struct http_conn_io *link);
 
-/* It has not said anything whole yet. */
+/* True if no whole request has arrived yet. */
 bool http_conn_io_is_unproven(const struct http_conn_io *link);
 
 /* The request under way is the last one. */

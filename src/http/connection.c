@@ -36,7 +36,7 @@ void http_connection_wake(struct http_connection *connection) {
 /* ---- the end of a request ---- */
 
 /* After this the handler's pointer is dead, and no callback is called. */
-static void let_go(struct http_connection *connection) {
+static void connection_forget_request(struct http_connection *connection) {
         struct http_request *request = &connection->request;
         connection->answer = ANSWER_NONE;
         request->events = NULL;
@@ -45,11 +45,11 @@ static void let_go(struct http_connection *connection) {
         http_out_drop(&request->fields, http_out_size(&request->fields));
 }
 
-/* Takes the request out of the handler's hands, and says so. */
+/* Takes the request from the handler, and calls on_gone. */
 static void report_gone(struct http_connection *connection) {
         const struct http_events *events = connection->request.events;
         void *context = connection->request.context;
-        let_go(connection);
+        connection_forget_request(connection);
         if (events && events->on_gone)
                 events->on_gone(context);
 }
@@ -68,7 +68,7 @@ bool http_connection_can_keep(const struct http_connection *connection) {
 void http_connection_answered(struct http_connection *connection, bool is_whole) {
         bool goes_on = is_whole && http_connection_can_keep(connection);
         connection->must_linger = connection->phase == PHASE_BODY;
-        let_go(connection);
+        connection_forget_request(connection);
         if (!goes_on)
                 set_phase(connection, PHASE_LAST);
         else
@@ -92,7 +92,7 @@ void http_connection_refuse(struct http_connection *connection, int status, cons
                 report_gone(connection);
         if (can_answer)
                 http_problem_queue(connection, status, "protocol", why, NULL);
-        /* A stream that was begun cannot be made whole: its missing end says so. */
+        /* A stream that has begun cannot be completed: the client notices its missing end. */
         if (connection->phase != PHASE_LAST && connection->phase != PHASE_GONE)
                 set_phase(connection, PHASE_LAST);
         connection->must_linger = true;

@@ -1,5 +1,5 @@
-/* One connection as a state machine: bytes in, calls to the handler, bytes out. It knows no descriptor and no clock
- * (link.c has those), so that a test or a fuzzer can drive all of it.
+/* One connection as a state machine: bytes in, calls to the handler, bytes out. It has no descriptor and no clock
+ * (conn_io.c has those), so that a test or a fuzzer can drive all of it.
  *
  *     IDLE ──▶ HEAD ──▶ BODY ──▶ ANSWER ──▶ IDLE      one api_request after the other
  *                         │         │
@@ -69,7 +69,7 @@ struct http_connection {
 void http_connection_begin(struct http_connection *connection);
 void http_connection_free(struct http_connection *connection);
 
-/* Does it take bytes now? While it does not, they stay with the caller. */
+/* True if it takes bytes now. While it does not, the caller keeps them. */
 bool http_connection_wants_input(const struct http_connection *connection);
 
 /* Consumes bytes while it can; returns how many. Also without bytes: runs callbacks that are due. */
@@ -81,7 +81,7 @@ void http_connection_end_input(struct http_connection *connection);
 /* Runs on_drained of a waiting stream, if little is queued. */
 void http_connection_report_drained(struct http_connection *connection);
 
-/* Refuses what the client does: answers with a problem where that is still possible, then closes. */
+/* Refuses the client's request: answers with a problem if that is still possible, then closes. */
 void http_connection_refuse(struct http_connection *connection, int status, const char *why);
 
 /* The client has left or cannot be written to. */
@@ -96,7 +96,7 @@ static inline struct http_connection *http_connection_of(const struct http_reque
 /* The answer has been queued to its end (or cut off, when not is_whole): the request leaves the handler's hands. */
 void http_connection_answered(struct http_connection *connection, bool is_whole);
 
-/* Would the connection go on if the answer were whole now? */
+/* True if the connection would continue, were the answer complete now. */
 bool http_connection_can_keep(const struct http_connection *connection);
 void http_connection_wake(struct http_connection *connection);
 

@@ -33,7 +33,7 @@ void http_head_reset(struct http_head *head) {
         head->room = room;
 }
 
-static uint16_t position(const struct http_head *head, const char *at) {
+static uint16_t head_position(const struct http_head *head, const char *at) {
         return (uint16_t) (at - head->bytes);
 }
 
@@ -85,11 +85,11 @@ static void take_request_line(struct http_head *head, char *line, struct http_re
                 head_refuse(refusal, 400, "the target is not a path of URL characters; percent-encode all others");
                 return;
         }
-        head->path = position(head, target);
+        head->path = head_position(head, target);
         char *query = strchr(target, '?');
         if (query) {
                 *query++ = '\0';
-                head->query = position(head, query);
+                head->query = head_position(head, query);
         }
         head->has_line = true;
 }
@@ -115,10 +115,10 @@ static void take_encoding(struct http_head *head, const char *value, struct http
 static void take_host(struct http_head *head, const char *value, struct http_refusal *refusal) {
         if (!http_host_is_valid(value))
                 head_refuse(refusal, 400, "Host is not a host name or address with or without a port");
-        head->host = position(head, value);
+        head->host = head_position(head, value);
 }
 
-static void take_connection(struct http_head *head, const char *value, struct http_refusal *refusal) {
+static void take_connection_header(struct http_head *head, const char *value, struct http_refusal *refusal) {
         for (;;) {
                 value = http_skip_spaces(value);
                 size_t size = 0;
@@ -142,7 +142,7 @@ static void take_expect(struct http_head *head, const char *value, struct http_r
         head->expects_continue = true;
 }
 
-/* Those that decide something may come once only: two of them mean two readings of one request. */
+/* Headers that affect the meaning may occur once only: with two of them a request could be read in two ways. */
 static const struct {
         const char *name;
         void (*take)(struct http_head *head, const char *value, struct http_refusal *refusal);
@@ -151,7 +151,7 @@ static const struct {
         { "Host", take_host, false },
         { "Content-Length", take_length, false },
         { "Transfer-Encoding", take_encoding, false },
-        { "Connection", take_connection, true },
+        { "Connection", take_connection_header, true },
         { "Expect", take_expect, false },
         { "Authorization", NULL, false },
         { "Content-Type", NULL, false },
@@ -174,7 +174,7 @@ static void take_known(struct http_head *head, const char *name, const char *val
                 if (!http_same(name, known[i].name))
                         continue;
                 if (has_seen(head, i) && !known[i].may_repeat)
-                        head_refuse(refusal, 400, "a header that may be there only once is there twice");
+                        head_refuse(refusal, 400, "a header that may occur only once occurs twice");
                 else if (known[i].take)
                         known[i].take(head, value, refusal);
                 head->seen |= 1u << i;
@@ -198,8 +198,8 @@ static void take_header(struct http_head *head, char *line, size_t size, struct 
         for (char *end = line + size; end > colon + 1 && (end[-1] == ' ' || end[-1] == '\t'); end--)
                 end[-1] = '\0';
         const char *value = http_skip_spaces(colon + 1);
-        head->headers[head->n_headers].name = position(head, line);
-        head->headers[head->n_headers++].value = position(head, value);
+        head->headers[head->n_headers].name = head_position(head, line);
+        head->headers[head->n_headers++].value = head_position(head, value);
         take_known(head, line, value, refusal);
 }
 

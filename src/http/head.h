@@ -1,5 +1,5 @@
-/* The head of a request: taken line by line as it comes, so that what is wrong is refused at its own line. The outcome
- * depends on the bytes alone, never on how they were cut into reads. */
+/* The head of a request: parsed line by line as it arrives, so that an error is found at its own line. The result
+ * depends on the bytes alone, never on how they were split into reads. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 #include "http/limits.h"
 
-/* Why a request is not taken. `status` 0: it is. */
+/* Why a request is refused. `status` 0: it is not. */
 struct http_refusal {
         int status;
         const char *why; /* plain ASCII without quotes */

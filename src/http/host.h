@@ -1,4 +1,4 @@
-/* The Host header, and whom it names. */
+/* The Host header. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,9 +8,9 @@
  * port. */
 bool http_host_is_valid(const char *host);
 
-/* How much of a valid one is the name: without port, brackets included. */
+/* The length of the name in a valid one: without the port, with brackets. */
 size_t http_host_name_size(const char *host);
 
-/* Is it "localhost", a name below it, 127.0.0.0/8 or [::1]? A page of some other site that had its own name resolved to
- * this machine sends that name: what is not local, and not known otherwise, can be refused. */
+/* True if it is "localhost", a name below it, 127.0.0.0/8 or [::1]. A page of another site whose name resolves to this
+ * machine (DNS rebinding) sends that name, so other names can be refused. */
 bool http_host_is_loopback(const char *host);

@@ -2,9 +2,9 @@
  *
  * The life of a request. The server calls `handle` once its head has been read and found good. From then on the request
  * belongs to the handler until the handler ends its answer (http_respond, http_problem, http_stream_end,
- * http_stream_abort), or until on_gone says that the client has left, broke the protocol or was too slow. After either,
- * the pointer is dead: the same memory carries the next request. A handler need not answer at once. While it has not,
- * no further request of the connection is looked at, so that answers leave in the order of their requests.
+ * http_stream_abort), or until on_gone reports that the client has left, broke the protocol or was too slow. After
+ * either, the pointer is dead: the same memory carries the next request. A handler need not answer at once. While it
+ * has not, no further request of the connection is looked at, so that answers leave in the order of their requests.
  *
  * No callback is ever called from within a function of this header: they come from the loop. */
 #pragma once
@@ -33,7 +33,7 @@ struct http_options {
         unsigned idle_ms;         /* (60 000) between two requests */
         unsigned body_window_ms;  /* (10 000) in each of these spans of time ... */
         unsigned body_window_min; /* (10 KiB) ... at least so many bytes of the body have to come */
-        unsigned stall_ms;        /* (30 000) a client that reads nothing of what waits for it */
+        unsigned stall_ms;        /* (30 000) a client that does not read its response */
         unsigned linger_ms;       /* (2 000) after a refusal, for the client to read it */
 };
 
@@ -138,13 +138,13 @@ bool http_stream_wants_more(const struct http_request *request);
 /* The answer is whole. Short of the announced length it cannot be: then this is http_stream_abort. */
 void http_stream_end(struct http_request *request);
 
-/* The answer will never be whole, and the client can see it: what is queued goes out, then the connection ends without
- * the mark of the end. */
+/* Ends an incomplete answer so that the client notices: sends what is queued, then closes the connection without the
+ * end mark. */
 void http_stream_abort(struct http_request *request);
 
 /* ---- another protocol on the same connection ---- */
 
-/* For a request with "Upgrade: PROTOCOL" and no body: answers 101 and gives the connection's socket away (owned by the
- * caller, nonblocking). The request is gone then. -EPROTO: it does not ask for this protocol; -errno: it cannot be
- * done; in both cases the request still waits for an answer. */
+/* For a request with "Upgrade: PROTOCOL" and no body: answers 101 and returns the connection's socket (owned by the
+ * caller, nonblocking). The request is freed. -EPROTO: it does not ask for this protocol; -errno: it cannot be done; in
+ * both cases the request still waits for an answer. */
 int http_take_socket(struct http_request *request, const char *protocol);

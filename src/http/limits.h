@@ -1,4 +1,4 @@
-/* Every bound of the HTTP server. Input of strangers is bounded here before it is parsed. */
+/* Every bound of the HTTP server. Input of clients is bounded here before it is parsed. */
 #pragma once
 
 enum {

@@ -47,9 +47,9 @@ static void turn_away(struct http_server *server, int fd) {
         fd_close(&fd);
 }
 
-/* The oldest of those that have not said anything whole yet goes first: a crowd of silent connections then pushes
- * itself out, and not the clients that are known to speak. */
-static bool make_room(struct http_server *server) {
+/* Closes the oldest connection that has not sent a whole request yet, so that a crowd of silent connections displaces
+ * itself, and not active clients. */
+static bool close_oldest_idle(struct http_server *server) {
         struct http_conn_io *silent = NULL, *idle = NULL;
         for (struct http_conn_io *link = server->links; link; link = link->next) {
                 if (http_conn_io_is_unproven(link) && (!silent || link->since_ms <= silent->since_ms))
@@ -90,12 +90,12 @@ static int describe_tcp_peer(int fd, const struct sockaddr_storage *address, str
         return 0;
 }
 
-static void take_connection(struct http_listener *listener, int fd, const struct sockaddr_storage *address) {
+static void listener_take_connection(struct http_listener *listener, int fd, const struct sockaddr_storage *address) {
         struct http_server *server = listener->server;
         struct http_peer peer = { 0 };
         if ((listener->is_unix ? describe_unix_peer(fd, &peer) : describe_tcp_peer(fd, address, &peer)) < 0)
                 fd_close(&fd);
-        else if (server->counters.open >= server->options.connections_max && !make_room(server))
+        else if (server->counters.open >= server->options.connections_max && !close_oldest_idle(server))
                 turn_away(server, fd);
         else {
                 server->counters.accepted++;
@@ -109,8 +109,8 @@ static void on_pause_end(void *context) {
         (void) loop_watch_change(listener->watch, EPOLLIN);
 }
 
-/* No descriptor, or no memory, is left. The reserved one lets us take the first that waits and refuse it; then the
- * others wait a little instead of waking us all the time. */
+/* No descriptor, or no memory, is left. The reserved descriptor is used to accept and refuse the first waiting
+ * connection; the others wait a little, so that they do not wake the loop all the time. */
 static void run_short(struct http_listener *listener) {
         struct http_server *server = listener->server;
         fd_close(&server->reserve_fd);
@@ -133,7 +133,7 @@ static void on_connections(void *context, uint32_t events) {
                 socklen_t size = sizeof(address);
                 int fd = accept4(listener->fd, (struct sockaddr *) &address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
                 if (fd >= 0) {
-                        take_connection(listener, fd, &address);
+                        listener_take_connection(listener, fd, &address);
                         continue;
                 }
                 if (errno == ECONNABORTED || errno == EINTR)

@@ -1,4 +1,4 @@
-/* Where connections come from: TCP addresses and a UNIX socket. */
+/* The listening sockets: TCP addresses and a UNIX socket. */
 #pragma once
 
 #include "http/server.h"

@@ -1,4 +1,4 @@
-/* Media types: what a body is, and what a client would like. */
+/* Media types: Content-Type and Accept. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,6 +7,6 @@
  * UTF-8 makes it another. */
 bool http_type_is(const char *content_type, const char *type);
 
-/* How much an Accept header (NULL: none, so anything) likes the type, in thousandths; 0: not at all. The most specific
- * range decides. A malformed range is passed over. */
+/* The preference of an Accept header (NULL: none, so anything) for the type, in thousandths; 0: not at all. The most
+ * specific range decides. A malformed range is passed over. */
 int http_accept_quality(const char *accept, const char *type);

@@ -111,6 +111,22 @@ static int take_parameter_value(const char *word, char *ret_text, struct err *er
                        : multipart_malformed(err, "a name is not UTF-8 text");
 }
 
+static int take_disposition_parameter(struct multipart *multipart, const char *name, const char *word,
+                                      struct err *err) {
+        bool is_name = http_same(name, "name"), is_file_name = http_same(name, "filename");
+        if ((is_name && multipart->has_name) || (is_file_name && multipart->has_file_name))
+                return multipart_malformed(err, "a part has two names");
+        if (http_same(name, "filename*"))
+                return multipart_malformed(err,
+                                           "filename* is not allowed in it (RFC 7578); send filename as plain UTF-8");
+        if (is_name || is_file_name) {
+                multipart->has_name |= is_name;
+                multipart->has_file_name |= is_file_name;
+                return take_parameter_value(word, is_name ? multipart->name : multipart->file_name, err);
+        }
+        return 0;
+}
+
 static int take_disposition(struct multipart *multipart, const char *at, struct err *err) {
         char name[64], word[MULTIPART_NAME_MAX + 1];
         if (http_take_word(&at, name, sizeof(name)) < 0 || !http_same(name, "form-data"))
@@ -120,17 +136,8 @@ static int take_disposition(struct multipart *multipart, const char *at, struct 
                 if (*at == '"' || http_take_word(&at, name, sizeof(name)) < 0 || *at++ != '=' ||
                     http_take_word(&at, word, sizeof(word)) < 0)
                         return multipart_malformed(err, "a parameter of a Content-Disposition is");
-                bool is_name = http_same(name, "name"), is_file_name = http_same(name, "filename");
-                if ((is_name && multipart->has_name) || (is_file_name && multipart->has_file_name))
-                        return multipart_malformed(err, "a part has two names");
-                if (http_same(name, "filename*"))
-                        return multipart_malformed(
-                                err, "filename* is not allowed in it (RFC 7578); send filename as plain UTF-8");
-                if ((is_name || is_file_name) &&
-                    take_parameter_value(word, is_name ? multipart->name : multipart->file_name, err) < 0)
+                if (take_disposition_parameter(multipart, name, word, err) < 0)
                         return -1;
-                multipart->has_name |= is_name;
-                multipart->has_file_name |= is_file_name;
         }
         return *at == '\0' ? 0 : multipart_malformed(err, "a Content-Disposition is");
 }

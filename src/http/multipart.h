@@ -31,5 +31,5 @@ void multipart_close(struct multipart *multipart); /* NULL is fine */
 /* ERR_USAGE: malformed, and from then on every call fails. */
 int multipart_feed(struct multipart *multipart, const char *bytes, size_t size, struct err *err);
 
-/* The body has ended: was the last boundary there? */
+/* Call it at the end of the body: checks that the last boundary was there. */
 int multipart_finish(struct multipart *multipart, struct err *err);

@@ -6,7 +6,7 @@
 
 #include "http/limits.h"
 
-static int make_room(struct http_out *out, size_t size) {
+static int out_make_room(struct http_out *out, size_t size) {
         size_t used = http_out_size(out);
         if (out->room - out->end >= size)
                 return 0;
@@ -34,7 +34,7 @@ int http_out_add(struct http_out *out, const void *bytes, size_t size, size_t ma
                 return 0;
         if (size > max || http_out_size(out) > max - size)
                 return -ENOBUFS;
-        int code = make_room(out, size);
+        int code = out_make_room(out, size);
         if (code < 0)
                 return code;
         memcpy(out->bytes + out->end, bytes, size);

@@ -56,7 +56,7 @@ void http_problem(struct http_request *request, int status, const char *code, co
         if (problem_build(&json, status, code, detail, remedy) == 0 &&
             http_respond(request, status, problem_type, json.bytes + json.start, http_out_size(&json)) == 0)
                 return;
-        http_stream_abort(request); /* no memory to say it: the close of the connection has to */
+        http_stream_abort(request); /* no memory for the answer: closes the connection */
 }
 
 void http_problem_err(struct http_request *request, const struct err *err) {

@@ -26,7 +26,7 @@ static int take_pair(struct http_pairs *pairs, size_t *used, const char *text, s
                                name);
         *used += n + 1;
         if (http_query_find(pairs, name))
-                return err_set(err, ERR_USAGE, "the query's parameter %s is there twice; give it once", name);
+                return err_set(err, ERR_USAGE, "the query's parameter %s occurs twice; give it once", name);
         pairs->pairs[pairs->n++] = (struct http_pair) { name, value };
         return 0;
 }

@@ -17,20 +17,24 @@ static bool take_number(const char **at, uint64_t *ret_number) {
         return true;
 }
 
+/* "bytes=FIRST-LAST" with one of them or both. False: anything else, which RFC 9110 lets a server ignore. */
+static bool read_positions(const char *range, bool *ret_has_first, uint64_t *ret_first, uint64_t *ret_last) {
+        const char *at = range + strcspn(range, "=");
+        if (!http_same_sized(range, (size_t) (at - range), "bytes") || *at++ != '=')
+                return false;
+        *ret_has_first = take_number(&at, ret_first);
+        if (*at++ != '-')
+                return false;
+        bool has_last = take_number(&at, ret_last);
+        return *at == '\0' && (*ret_has_first || has_last) && (!*ret_has_first || *ret_first <= *ret_last);
+}
+
 enum http_range_kind http_range_parse(const char *range, uint64_t size, uint64_t *ret_first, uint64_t *ret_length) {
         uint64_t first = 0, last = UINT64_MAX;
-        if (!range || !http_same_sized(range, strcspn(range, "="), "bytes"))
+        bool has_first;
+        if (!range || !read_positions(range, &has_first, &first, &last))
                 return HTTP_RANGE_ALL;
-        const char *at = range + strcspn(range, "=");
-        if (*at++ != '=')
-                return HTTP_RANGE_ALL;
-        bool has_first = take_number(&at, &first);
-        if (*at++ != '-')
-                return HTTP_RANGE_ALL;
-        bool has_last = take_number(&at, &last);
-        if (*at != '\0' || (!has_first && !has_last) || (has_first && last < first))
-                return HTTP_RANGE_ALL;
-        if (!has_first) { /* the last so many */
+        if (!has_first) { /* "-N": the last N bytes */
                 if (last == 0 || size == 0)
                         return HTTP_RANGE_NONE;
                 first = last < size ? size - last : 0;

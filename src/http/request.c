@@ -1,4 +1,4 @@
-/* What a handler asks of its request. */
+/* The functions of http.h that read a request. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Status codes and what they are called. */
+/* Status codes and their names. */
 #pragma once
 
 const char *http_status_reason(int status);

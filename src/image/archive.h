@@ -1,4 +1,4 @@
-/* What lies in an archive file: a root file system, or layers and documents as docker save and OCI tools write them.
+/* The contents of an archive file: a root file system, or layers and documents as docker save and OCI tools write them.
  * The members of a layered archive are found by offset, so that each can be read on its own, in any order. */
 #pragma once
 
@@ -28,7 +28,7 @@ struct archive {
         size_t n_members;
         const struct archive_member *layers[BOUND_LAYERS]; /* lowest first, into members */
         size_t n_layers;
-        json_t *config;      /* the image's configuration document, or NULL */
+        json_t *config; /* the image's configuration document, or NULL */
         char reference[256]; /* "name:tag" as the archive says, or "" */
 };
 

@@ -1,4 +1,4 @@
-/* Every maximum of what an archive may ask of us. */
+/* Every bound on the contents of an archive. */
 #pragma once
 
 #include <stdint.h>

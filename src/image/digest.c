@@ -11,8 +11,8 @@
 #include "image/path.h"
 
 /* As the bytes lie in the archive, compressed or not. */
-static int compute(const struct archive *archive, const struct archive_member *member, char ret_hex[static 65],
-                   struct err *err) {
+static int digest_compute(const struct archive *archive, const struct archive_member *member, char ret_hex[static 65],
+                          struct err *err) {
         char buffer[1 << 16];
         uint8_t digest[SHA256_SIZE];
         struct sha256 sha;
@@ -46,7 +46,7 @@ int digest_check(const struct archive *archive, const struct archive_member *mem
                                "the archive names \"%s\" by a digest that is not SHA-256; export the image again with "
                                "SHA-256 digests",
                                path_for_message(name, shown));
-        if (compute(archive, member, hex, err) < 0)
+        if (digest_compute(archive, member, hex, err) < 0)
                 return -1;
         if (strcasecmp(hex, name + strlen(stem)) != 0)
                 return err_set(err, ERR_PROTOCOL,

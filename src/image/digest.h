@@ -1,5 +1,5 @@
-/* Contents of an OCI archive are named by their SHA-256. What does not have the digest that its name says is damaged,
- * or is not what its author made. */
+/* Contents of an OCI archive are named by their SHA-256. If the digest differs, the content is damaged or was
+ * changed. */
 #pragma once
 
 #include "image/archive.h"

@@ -14,9 +14,9 @@
 #include "image/python.h"
 #include "image/store.h"
 
-/* /opt, /home, /root, /srv, /var are not here, on purpose: what a machine's owner put there is not for strangers. Of
- * /etc only what is the same on every machine of its kind, and what libraries in /usr lead to. Links at the top stay
- * links (/bin -> usr/bin). */
+/* /opt, /home, /root, /srv, /var are not here, on purpose: they may hold private data of the machine's owner. Of /etc
+ * there are only files that are the same on every such machine, and those to which libraries in /usr link. Links at the
+ * top stay links (/bin -> usr/bin). */
 static const char *const host_places[] = {
         "/usr",
         "/bin",

@@ -1,5 +1,5 @@
-/* Images: what a box sees as its file system. `host` is the machine's own /usr, read-only, with an optional layer of
- * Python packages that `glovebox image build` installs; the others were imported from tar files.
+/* Images: the file systems of boxes. `host` is the machine's own /usr, read-only, with an optional layer of Python
+ * packages that `glovebox image build` installs; the others were imported from tar files.
  *
  * <data> is the data directory; what it lacks is looked for in the shared one (base/data_dir.h), read-only.
  *

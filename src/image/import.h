@@ -1,4 +1,4 @@
-/* From an archive file to an image. */
+/* Imports an archive file as an image. */
 #pragma once
 
 #include <stdint.h>

@@ -1,11 +1,11 @@
-/* Ctrl-C during long work: a flag instead of death, so that the half-made directory goes before the program does. */
+/* Ctrl-C during long work only sets a flag, so that the program removes the unfinished directory before it exits. */
 #pragma once
 
 #include <stdbool.h>
 
 #include "base/err.h"
 
-/* From here on SIGINT, SIGTERM and SIGHUP only set a flag; interrupt_end puts back what was there before. Not nested.
+/* From here on SIGINT, SIGTERM and SIGHUP only set a flag; interrupt_end restores the previous handlers. Not nested.
  */
 void interrupt_begin(void);
 void interrupt_end(void);

@@ -130,7 +130,7 @@ static json_t *describe_layer(int work_fd, int layer_fd, const struct python *py
                          list_packages(layer_fd), "bytes", (json_int_t) bytes, "entries", (json_int_t) entries);
 }
 
-/* pip takes these as arguments: nothing that could be an option, a path or an address. */
+/* These become arguments of pip: options, paths and addresses are refused. */
 static int check_packages(const struct layer_request *request, struct err *err) {
         static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-[]<>=!~,*+ ";
         for (size_t i = 0; i < request->n_packages; i++) {

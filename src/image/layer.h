@@ -1,4 +1,4 @@
-/* The host image's layer of Python packages. It is made as a whole beside the old one and takes its place at once; it
+/* The host image's layer of Python packages. A new one is built beside the old one and replaces it atomically; it
  * belongs to one minor version of Python, because compiled packages do. */
 #pragma once
 
@@ -18,7 +18,7 @@
  * this one is an error that says what to do. */
 int layer_open(int host_fd, const struct python *python, int *ret_fd, struct err *err);
 
-/* What the layer says of itself: python, interpreter, created, requested, packages, bytes, entries. */
+/* The layer's record: python, interpreter, created, requested, packages, bytes, entries. */
 int layer_describe(int host_fd, json_t **ret_record, struct err *err);
 
 struct layer_request {

@@ -17,13 +17,13 @@
 
 enum { TICK_MS = 250, GRACE_MS = 3000, LINE_MAX_BYTES = 400 };
 
-/* What pip says, line by line. */
+/* Reads the output of pip line by line. */
 struct listener {
         const struct pip_job *job;
         char line[LINE_MAX_BYTES + 1];
         size_t length;
         char doing[160];
-        char error[LINE_MAX_BYTES + 1]; /* the last line that says ERROR, else the last line */
+        char error[LINE_MAX_BYTES + 1]; /* the last line with ERROR, else the last line */
         bool error_said;
 };
 
@@ -31,7 +31,7 @@ static bool starts_with(const char *text, const char *start) {
         return strncmp(text, start, strlen(start)) == 0;
 }
 
-static void report(struct listener *listener) {
+static void report_output(struct listener *listener) {
         if (listener->job->report)
                 listener->job->report(listener->job->context, listener->doing);
 }
@@ -65,10 +65,10 @@ static void note_line(struct listener *listener, const char *line) {
                 note_file(listener, "installing", line + strlen("Installing collected packages: "));
         else
                 return;
-        report(listener);
+        report_output(listener);
 }
 
-static void listen(struct listener *listener, const char *bytes, size_t size) {
+static void note_output(struct listener *listener, const char *bytes, size_t size) {
         for (size_t i = 0; i < size; i++) {
                 if (bytes[i] == '\n' || bytes[i] == '\r') {
                         listener->line[listener->length] = '\0';
@@ -91,7 +91,7 @@ _Noreturn static void pip_become(const struct pip_job *job, char *const argv[], 
         (void) setenv("PYTHONUNBUFFERED", "1", 1);
         for (int i = 1; i < NSIG; i++)
                 (void) signal(i, SIG_DFL);
-        /* A group of its own: Ctrl-C comes to us, and we end all of it. Should we be killed, it goes too. */
+        /* A process group of its own: we get Ctrl-C, and end the whole group. If we are killed, it is killed too. */
         if (setpgid(0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
                 _exit(126);
         (void) umask(022);
@@ -103,8 +103,8 @@ _Noreturn static void pip_become(const struct pip_job *job, char *const argv[], 
         _exit(127);
 }
 
-/* Follows the output to its end. On Ctrl-C the group is asked to end, and made to after a moment. */
-static void follow(struct listener *listener, int output_fd, pid_t group) {
+/* Follows the output to its end. On Ctrl-C the group gets SIGTERM, and SIGKILL a moment later. */
+static void follow_output(struct listener *listener, int output_fd, pid_t group) {
         int waited_ms = 0;
         for (bool asked = false;;) {
                 if (interrupt_pending() && !asked) {
@@ -119,7 +119,7 @@ static void follow(struct listener *listener, int output_fd, pid_t group) {
                         return;
                 if (n <= 0) {
                         waited_ms += asked ? TICK_MS : 0;
-                        report(listener);
+                        report_output(listener);
                         continue;
                 }
                 char buffer[4096];
@@ -127,7 +127,7 @@ static void follow(struct listener *listener, int output_fd, pid_t group) {
                 if (size == 0 || (size < 0 && errno != EINTR))
                         return;
                 if (size > 0)
-                        listen(listener, buffer, (size_t) size);
+                        note_output(listener, buffer, (size_t) size);
         }
 }
 
@@ -144,7 +144,7 @@ static int pip_run(struct listener *listener, char *const argv[], struct err *er
                 pip_become(listener->job, argv, write_fd, parent);
         (void) setpgid(pid, pid); /* in parent and child: either may run first */
         fd_close(&write_fd);
-        follow(listener, read_fd, pid);
+        follow_output(listener, read_fd, pid);
         int status = 0;
         if (interrupt_pending())
                 (void) kill(-pid, SIGKILL);
@@ -198,7 +198,7 @@ static int pip_explain(const struct listener *listener, const struct pip_job *jo
 int pip_install(const struct pip_job *job, struct err *err) {
         char interpreter[4200];
         struct listener listener = { .job = job, .doing = "starting pip" };
-        report(&listener);
+        report_output(&listener);
         if (find_pip(&listener, interpreter, err) < 0)
                 return -1;
         static const char *const fixed[] = { "-m",

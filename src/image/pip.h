@@ -1,5 +1,5 @@
 /* Runs the host's pip to fill a directory with packages. The user's pip configuration (index, proxy, certificates)
- * holds; where things go does not depend on it. */
+ * applies, but does not change the destination. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 
-/* Called with what pip does now, at each change and a few times a second in between. */
+/* Called with pip's current step, at each change and a few times a second in between. */
 typedef void pip_report(void *context, const char *what);
 
 struct pip_job {

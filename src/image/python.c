@@ -80,7 +80,8 @@ static bool know_by_name(struct python *python) {
         return true;
 }
 
-/* Places whose contents are private or the box's own: no interpreter's prefix, or the whole of it would be shown. */
+/* Directories that are private, or that a box has itself: they are never used as an interpreter's prefix, which a box
+ * sees whole. */
 static int check_prefix(const struct python *python, struct err *err) {
         static const char *const too_wide[] = { "/",    "/bin", "/boot", "/etc",  "/home", "/lib", "/media",
                                                 "/mnt", "/opt", "/root", "/sbin", "/srv",  "/var", "/usr" };
@@ -138,7 +139,7 @@ static int accept_answer(const json_t *answer, struct python *python, struct err
         return check_prefix(python, err);
 }
 
-/* Runs the interpreter once. -I: neither the environment nor the current directory has a say. */
+/* Runs the interpreter once. -I: it ignores the environment and the current directory. */
 static int python_ask(const char *path, json_t **ret_answer, struct err *err) {
         int pipe_fds[2];
         if (pipe2(pipe_fds, O_CLOEXEC) < 0)

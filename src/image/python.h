@@ -15,6 +15,6 @@ struct python {
 };
 
 /* $GLOVEBOX_PYTHON, else /usr/bin/python3, else the first python3 in PATH. An interpreter that is not Debian's own is
- * asked once where it lives; the answer is kept in <host_fd>/python.json (host_fd: images/host, or -1) for as long as
- * the file stays the same. ERR_NOT_FOUND when the host has none. */
+ * run once to report its prefix; the answer is kept in <host_fd>/python.json (host_fd: images/host, or -1) for as long
+ * as the file stays the same. ERR_NOT_FOUND when the host has none. */
 int python_choose(int host_fd, struct python *ret_python, struct err *err);

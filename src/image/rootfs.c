@@ -96,7 +96,7 @@ static bool is_program(int root_fd, const char *path) {
 }
 
 /* Goes through a PATH for `name`; the box must see the place at all. */
-static bool search(int root_fd, const char *directories, const char *name, char ret_path[static 256]) {
+static bool search_path(int root_fd, const char *directories, const char *name, char ret_path[static 256]) {
         while (*directories) {
                 size_t size = strcspn(directories, ":");
                 char path[256], clean[BOUND_PATH + 1];
@@ -119,15 +119,15 @@ static bool search_versions(int root_fd, const char *directories, char ret_path[
         for (int minor = 15; minor >= 6; minor--) {
                 char name[16];
                 (void) snprintf(name, sizeof(name), "python3.%d", minor);
-                if (search(root_fd, directories, name, ret_path))
+                if (search_path(root_fd, directories, name, ret_path))
                         return true;
         }
         return false;
 }
 
 static bool search_python(int root_fd, const char *directories, char ret_path[static 256]) {
-        return search(root_fd, directories, "python3", ret_path) || search(root_fd, directories, "python", ret_path) ||
-               search_versions(root_fd, directories, ret_path);
+        return search_path(root_fd, directories, "python3", ret_path) ||
+               search_path(root_fd, directories, "python", ret_path) || search_versions(root_fd, directories, ret_path);
 }
 
 /* /opt/NAME/bin and the like: where people put a Python of their own. In order, so that the answer is always one. */
@@ -170,5 +170,5 @@ void rootfs_find_programs(int root_fd, const json_t *env, char ret_python[static
                 for (size_t i = 0; i < ELEMENTS(parents) && !*ret_python; i++)
                         (void) search_below(root_fd, parents[i], ret_python);
         for (size_t i = 0; i < ELEMENTS(shells) && !*ret_shell; i++)
-                (void) search(root_fd, "/bin:/usr/bin:/usr/local/bin", shells[i], ret_shell);
+                (void) search_path(root_fd, "/bin:/usr/bin:/usr/local/bin", shells[i], ret_shell);
 }

@@ -1,4 +1,4 @@
-/* An imported root file system: what of it a box shows, and which programs it brings. */
+/* An imported root file system: the parts that a box shows, and the programs in it. */
 #pragma once
 
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* What stat() said of a list of paths. As long as it says the same, whatever was read there need not be read again. */
+/* The results of stat() for a list of paths. While they stay the same, data read from these paths are still valid. */
 #pragma once
 
 #include <stdbool.h>

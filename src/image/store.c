@@ -91,7 +91,7 @@ int store_list(int images_fd, char (**ret_names)[65], size_t *ret_n, struct err 
         return 0;
 }
 
-/* A work directory that can be locked belongs to a process that has ended. */
+/* If a work directory can be locked, its process has ended. */
 static void sweep_work_dirs(int images_fd) {
         _cleanup_dir_ DIR *dir = read_images(images_fd, NULL);
         for (struct dirent *entry; dir && (entry = readdir(dir));) {

@@ -1,4 +1,4 @@
-/* <data>/images: which images there are, and how one comes into being as a whole or not at all. */
+/* <data>/images: the list of images, and creating one atomically. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,7 +14,8 @@ int store_open(const char *data_dir, int *ret_images_fd, struct err *err);
 /* Names of imported images in order, `host` not among them. The caller frees the array. */
 int store_list(int images_fd, char (**ret_names)[65], size_t *ret_n, struct err *err);
 
-/* A private directory being filled. It is locked while we live; those of the dead are swept by the next store_begin. */
+/* A private directory being filled. It is locked while this process runs; the next store_begin removes those of ended
+ * processes. */
 struct store_work {
         int images_fd; /* borrowed */
         int fd;
@@ -29,7 +30,7 @@ int store_publish(struct store_work *work, const char *name, struct err *err);
 /* `item` of the work takes the place of <images>/<image>/<item>; what was there before goes with the work. */
 int store_replace(struct store_work *work, const char *image, const char *item, struct err *err);
 
-/* Takes <images>/<image>, or its <item>, away: it is gone at once, its files follow. */
+/* Removes <images>/<image>, or its <item>: the name at once, then its files. */
 int store_remove(int images_fd, const char *image, const char *item, struct err *err);
 
 /* Removes the work unless it was published. Never fails; does nothing twice. */

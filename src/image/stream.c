@@ -61,7 +61,7 @@ static ssize_t source_read(struct stream *stream, void *buffer, size_t size, str
         return n;
 }
 
-static int detect(struct stream *stream, struct err *err) {
+static int stream_detect_format(struct stream *stream, struct err *err) {
         unsigned char magic[8] = { 0 };
         ssize_t n = source_read(stream, magic, sizeof(magic), err);
         if (n < 0)
@@ -98,7 +98,7 @@ int stream_open_file(int fd, uint64_t offset, uint64_t size, uint64_t max_bytes,
         stream->begin = stream->at = offset;
         stream->end = end;
         stream->max_out = max_bytes;
-        if (detect(stream, err) < 0)
+        if (stream_detect_format(stream, err) < 0)
                 return -1;
         *ret_stream = take_ptr(stream);
         return 0;

@@ -16,7 +16,7 @@ struct header {
 };
 _Static_assert(sizeof(struct header) == BLOCK, "a tar header is one block");
 
-/* What the extended headers before an entry say about it. */
+/* The contents of the extended headers before an entry. */
 struct extension {
         bool has_path, has_link, has_size;
         bool pax_path, pax_link; /* pax wins over GNU long names, whatever their order */
@@ -86,7 +86,7 @@ void tar_init(struct tar *tar, struct stream *stream) {
 }
 
 /* Contents and padding of a header that describes others, NUL-terminated; the caller frees it. */
-static char *read_extension(struct tar *tar, uint64_t size, uint64_t max, struct err *err) {
+static char *read_extended_header(struct tar *tar, uint64_t size, uint64_t max, struct err *err) {
         if (size > max) {
                 tar_malformed(err, "an extended header is too long");
                 return NULL;
@@ -117,7 +117,7 @@ static int copy_path(char to[static BOUND_PATH + 1], const char *from, size_t si
 }
 
 static int read_long_name(struct tar *tar, uint64_t size, char to[static BOUND_PATH + 1], struct err *err) {
-        _cleanup_free_ char *bytes = read_extension(tar, size, BOUND_PATH + 1, err);
+        _cleanup_free_ char *bytes = read_extended_header(tar, size, BOUND_PATH + 1, err);
         return bytes ? copy_path(to, bytes, strnlen(bytes, (size_t) size), err) : -1;
 }
 
@@ -164,7 +164,7 @@ static int apply_pax_record(const char *key, size_t key_size, const char *value,
 /* Records are "LENGTH KEY=VALUE\n", where LENGTH counts the whole record. */
 static int read_pax(struct tar *tar, uint64_t size, bool global, struct tar_entry *entry, struct extension *extension,
                     struct err *err) {
-        _cleanup_free_ char *bytes = read_extension(tar, size, BOUND_PAX, err);
+        _cleanup_free_ char *bytes = read_extended_header(tar, size, BOUND_PAX, err);
         if (!bytes)
                 return -1;
         for (const char *at = bytes, *end = bytes + size; at < end;) {
@@ -293,12 +293,35 @@ static int finish_entry(struct tar *tar, const struct header *header, uint64_t s
         return 1;
 }
 
+/* A header that describes the entry after it. 1: it was one; 0: it is an entry itself; -1. */
+static int apply_extension(struct tar *tar, char type, uint64_t size, struct tar_entry *entry,
+                           struct extension *extension, struct err *err) {
+        char ignored[BOUND_PATH + 1];
+        int code;
+        switch (type) {
+        case 'L':
+                code = read_long_name(tar, size, extension->pax_path ? ignored : entry->path, err);
+                extension->has_path = true;
+                break;
+        case 'K':
+                code = read_long_name(tar, size, extension->pax_link ? ignored : entry->link, err);
+                extension->has_link = true;
+                break;
+        case 'x':
+        case 'g':
+                code = read_pax(tar, size, type == 'g', entry, extension, err);
+                break;
+        default:
+                return 0;
+        }
+        return code < 0 ? -1 : 1;
+}
+
 int tar_next(struct tar *tar, struct tar_entry *ret_entry, struct err *err) {
         if (stream_skip(tar->stream, tar->left + tar->padding, err) < 0)
                 return -1;
         tar->left = tar->padding = 0;
         struct extension extension = { 0 };
-        char ignored[BOUND_PATH + 1];
         for (bool extended = false;; extended = true) {
                 struct header header;
                 uint64_t size = 0;
@@ -309,27 +332,11 @@ int tar_next(struct tar *tar, struct tar_entry *ret_entry, struct err *err) {
                         return extended && (extension.has_path || extension.has_link || extension.has_size)
                                        ? tar_malformed(err, "it ends after an extended header")
                                        : 0;
-                int code;
-                switch (header.type) {
-                case 'L':
-                        code = read_long_name(tar, size, extension.pax_path ? ignored : ret_entry->path, err);
-                        extension.has_path = true;
-                        break;
-                case 'K':
-                        code = read_long_name(tar, size, extension.pax_link ? ignored : ret_entry->link, err);
-                        extension.has_link = true;
-                        break;
-                case 'x':
-                        code = read_pax(tar, size, false, ret_entry, &extension, err);
-                        break;
-                case 'g':
-                        code = read_pax(tar, size, true, ret_entry, &extension, err);
-                        break;
-                default:
-                        return finish_entry(tar, &header, size, &extension, ret_entry, err);
-                }
-                if (code < 0)
+                int is_extension = apply_extension(tar, header.type, size, ret_entry, &extension, err);
+                if (is_extension < 0)
                         return -1;
+                if (!is_extension)
+                        return finish_entry(tar, &header, size, &extension, ret_entry, err);
         }
 }
 

@@ -1,6 +1,6 @@
 /* A strict reader of tar streams: ustar, pax (path, linkpath, size) and GNU long names. Everything else that would
  * change what an entry means (sparse files, multi-volume archives, unknown types) is refused, never guessed, so that
- * no two readers can disagree about what an archive holds. */
+ * all readers agree about the contents of an archive. */
 #pragma once
 
 #include <stdint.h>

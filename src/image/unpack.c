@@ -57,7 +57,7 @@ static int unpack_enter(struct unpack *unpack, const char *parent, const char *p
 }
 
 /* Clears the way for an entry. What goes lies below the remembered parent, which therefore stays good. */
-static int make_room(struct unpack *unpack, const char *name, const char *path, struct err *err) {
+static int remove_existing_entry(struct unpack *unpack, const char *name, const char *path, struct err *err) {
         struct stat st;
         if (fstatat(unpack->parent_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : unpack_refuse(-errno, path, "look at", err);
@@ -94,7 +94,7 @@ static int copy_contents(struct unpack *unpack, struct tar *tar, int fd, const c
 
 static int put_file(struct unpack *unpack, struct tar *tar, const struct tar_entry *entry, const char *path,
                     const char *name, struct err *err) {
-        if (make_room(unpack, name, path, err) < 0)
+        if (remove_existing_entry(unpack, name, path, err) < 0)
                 return -1;
         _cleanup_fd_ int fd =
                 openat(unpack->parent_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -115,14 +115,14 @@ static int put_directory(struct unpack *unpack, const char *path, const char *na
         bool there = fstatat(unpack->parent_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
         if (there && S_ISDIR(st.st_mode))
                 return 0;
-        if (make_room(unpack, name, path, err) < 0)
+        if (remove_existing_entry(unpack, name, path, err) < 0)
                 return -1;
         return mkdirat(unpack->parent_fd, name, 0755) < 0 ? unpack_refuse(-errno, path, "create", err) : 0;
 }
 
 static int put_symlink(struct unpack *unpack, const struct tar_entry *entry, const char *path, const char *name,
                        struct err *err) {
-        if (make_room(unpack, name, path, err) < 0)
+        if (remove_existing_entry(unpack, name, path, err) < 0)
                 return -1;
         return symlinkat(entry->link, unpack->parent_fd, name) < 0 ? unpack_refuse(-errno, path, "create", err) : 0;
 }
@@ -148,7 +148,7 @@ static int put_hardlink(struct unpack *unpack, const struct tar_entry *entry, co
                                "nothing was imported",
                                path_for_message(path, shown));
         }
-        if (make_room(unpack, name, path, err) < 0)
+        if (remove_existing_entry(unpack, name, path, err) < 0)
                 return -1;
         return linkat(fd, last, unpack->parent_fd, name, 0) < 0 ? unpack_refuse(-errno, path, "link", err) : 0;
 }

@@ -22,9 +22,9 @@ struct unpack {
 void unpack_init(struct unpack *unpack, int root_fd, uint64_t max_bytes, uint64_t max_entries);
 void unpack_close(struct unpack *unpack);
 
-/* All entries of a stream. In a layer (`layered`), whiteouts are passed over: they speak of the layers below and have
- * been applied before. Later entries of one name replace earlier ones. */
+/* All entries of a stream. In a layer (`layered`), whiteouts are skipped: they concern the layers below and have been
+ * applied before. Later entries of one name replace earlier ones. */
 int unpack_entries(struct unpack *unpack, struct stream *stream, bool layered, struct err *err);
 
-/* Removes what a layer's whiteouts (.wh.NAME, .wh..wh..opq) hide of the layers below it. */
+/* Removes the files of lower layers that a layer's whiteouts (.wh.NAME, .wh..wh..opq) hide. */
 int unpack_whiteouts(struct unpack *unpack, struct stream *stream, struct err *err);

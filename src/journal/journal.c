@@ -1,4 +1,4 @@
-/* Writing a journal. See journal_file.h for what is on disk, journal_load.c for what is made of it after a death. */
+/* Writing a journal. journal_file.h describes the files, journal_load.c how they are read after a crash. */
 #include "journal/journal.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ int64_t journal_clock_ms(int clock) {
         return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static int pay(struct journal *journal, struct err *err);
+static int write_owed_result(struct journal *journal, struct err *err);
 
 struct journal *journal_alloc(void) {
         struct journal *journal = calloc(1, sizeof(*journal));
@@ -53,7 +53,7 @@ int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struc
 void journal_free(struct journal *journal) {
         if (!journal)
                 return;
-        (void) pay(journal, NULL);
+        (void) write_owed_result(journal, NULL);
         for (size_t i = 0; i < journal->n_runs; i++)
                 free(journal->runs[i].marks);
         journal_rotation_release(journal);
@@ -90,12 +90,12 @@ static int no_run(struct err *err) {
         return err_set(err, ERR_USAGE, "no run is open in this session's journal");
 }
 
-static int busy(const struct journal *journal, struct err *err) {
+static int refuse_open_request(const struct journal *journal, struct err *err) {
         return err_set(err, ERR_BUSY, "%s %s has not ended: wait for it or interrupt it first",
                        journal->is_open ? "run" : "request", journal->request.id);
 }
 
-/* Writes down what is about to be asked. The answers begin behind those that were read. */
+/* Records a request before it is sent. Its answers begin behind those that were read. */
 static int write_request(struct journal *journal, struct journal_request *request, uint64_t *ret_next_at,
                          int64_t *ret_now) {
         if (journal->inbox_end > INBOX_KEPT && journal->inbox_read == journal->inbox_end && request->carried == 0) {
@@ -126,10 +126,10 @@ static int write_request(struct journal *journal, struct journal_request *reques
 
 static int check_request(struct journal *journal, const struct journal_request *request, struct err *err) {
         if (journal->is_asked || (journal->is_open && !journal->owed))
-                return busy(journal, err);
+                return refuse_open_request(journal, err);
         if (!journal_is_run_id(request->id, strnlen(request->id, JOURNAL_ID_MAX + 1)))
                 return err_set(err, ERR_USAGE, "a run id has 1 to %d characters of [A-Za-z0-9_-]", JOURNAL_ID_MAX);
-        return pay(journal, err);
+        return write_owed_result(journal, err);
 }
 
 int journal_begin(struct journal *journal, const struct journal_request *run, struct err *err) {
@@ -166,7 +166,7 @@ int journal_ask(struct journal *journal, const struct journal_request *asked, st
         int64_t now;
         int code = write_request(journal, &request, &next, &now);
         if (code < 0)
-                return err_sys(err, -code, "cannot write to the session's journal what its kernel is asked");
+                return err_sys(err, -code, "cannot record the request to the kernel in the session's journal");
         journal_index_request(journal, &request, request.payload ? next - request.size : 0);
         journal->is_request_checked = true;
         journal->request_crc = request.payload ? crc32c(0, request.payload, request.size) : 0;
@@ -177,7 +177,7 @@ int journal_ask(struct journal *journal, const struct journal_request *asked, st
 int journal_hold(struct journal *journal, enum journal_holds holds, struct err *err) {
         uint8_t fixed[JOURNAL_HOLDS_SIZE];
         if (journal->is_open)
-                return busy(journal, err);
+                return refuse_open_request(journal, err);
         journal_put_u64(fixed, (uint64_t) journal_clock_ms(CLOCK_REALTIME));
         journal_put_u32(fixed + 8, journal->inbox_mark);
         fixed[12] = (uint8_t) holds;
@@ -253,7 +253,8 @@ bool journal_is_full(ssize_t code) {
         return code == -ENOSPC || code == -EDQUOT || code == -EFBIG;
 }
 
-/* Counted first on disk would overstate, counted after may understate by what one call drops: the smaller lie. */
+/* Counting before dropping could overstate the loss after a crash; counting afterwards can understate it by one call,
+ * which is the smaller error. */
 static int count_cut(struct journal *journal, enum journal_stream stream, size_t size) {
         journal_newest(journal)->shown.cut[stream] += size;
         journal->head.cut[stream] += size;
@@ -335,7 +336,7 @@ int journal_take(struct journal *journal, enum journal_stream stream, int pipe_f
         *ret_closed = n == 0;
         *ret_size = (size_t) n;
         journal->end[stream] += kept;
-        journal_rotate_along(journal, kept); /* or whoever prints fast enough would outrun it */
+        journal_rotate_along(journal, kept); /* or a program that prints fast enough would keep the loop busy */
         if (kept == 0 || !is_event_due(journal, stream))
                 return 0;
         /* Without room or memory for the event the bytes wait for the next one. */
@@ -403,7 +404,7 @@ void journal_end_later(struct journal *journal, const char *result, size_t size,
 }
 
 /* Writes the result that there was no room for. */
-static int pay(struct journal *journal, struct err *err) {
+static int write_owed_result(struct journal *journal, struct err *err) {
         if (!journal->owed)
                 return 0;
         return journal_end(journal, journal->owed->result, journal->owed->size, journal->owed->holds, err);

@@ -1,5 +1,5 @@
-/* The journal of one session: what its runs printed and answered, on disk as it happens, so that a daemon that is
- * killed loses nothing and a client that lost its connection can read a run again from any event on.
+/* The journal of one session: the output and results of its runs, written as they arrive, so that a killed daemon loses
+ * nothing, and a client that lost its connection can read a run again from any event.
  *
  * Files in the session's own state directory (never shown in the box):
  *   out.N, err.N the bytes of stdout and stderr of all kept runs, one after the other; N is 0 or 1, the other one
@@ -29,14 +29,14 @@ enum {
         JOURNAL_STREAM_MAX = 16 << 20, /* bytes of one stream of one run; the rest is counted and dropped */
         JOURNAL_RESULT_MAX = 32 << 20,
         JOURNAL_CHANNEL_MAX = 64 << 20, /* bytes that a kernel answers to one request */
-        JOURNAL_BYTES_MAX = 64 << 20,   /* of all files together; past it, old runs go when the next one begins */
+        JOURNAL_BYTES_MAX = 64 << 20, /* of all files together; above it, the next run drops old ones */
 };
 
 struct journal;
 
-/* Opens or makes the journal in this directory (borrowed descriptor). A torn tail is cut off, and said in *ret_torn. A
- * record that is damaged costs its run, and *ret_torn says so, too. Files that are no journal are moved aside
- * (NAME.damaged) and said in the same way; those of a newer version are an error and stay as they are. */
+/* Opens or makes the journal in this directory (borrowed descriptor). A torn tail is cut off and reported in *ret_torn.
+ * A damaged record costs its run and is reported in the same way. Files that are no journal are moved aside
+ * (NAME.damaged) and reported, too; those of a newer version are an error and stay as they are. */
 int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struct err *err);
 void journal_close(struct journal *journal); /* NULL is fine */
 
@@ -48,7 +48,7 @@ void journal_scratch_stop(void); /* lets go of those that wait for the next run 
 
 /* Where a session's variables are. */
 enum journal_holds {
-        JOURNAL_HOLDS_UNKNOWN, /* nothing was ever written down about it */
+        JOURNAL_HOLDS_UNKNOWN, /* nothing was ever recorded */
         JOURNAL_HOLDS_NOTHING, /* there are none, and that was reported */
         JOURNAL_HOLDS_KERNEL, /* in the memory of a kernel */
         JOURNAL_HOLDS_TRIMMED, /* the same, with large data on disk */
@@ -57,7 +57,7 @@ enum journal_holds {
         JOURNAL_HOLDS_STATES
 };
 
-/* What is asked of a kernel: a frame, with an id that comes back in the answer. */
+/* A request to a kernel: a frame, with an id that the answer repeats. */
 struct journal_request {
         char id[33];
         bool is_run;
@@ -76,13 +76,13 @@ struct journal_request {
  * events, never less than the two before this one. A result that could not be written before is written first. */
 int journal_begin(struct journal *journal, const struct journal_request *run, struct err *err);
 
-/* To drop much takes several steps, which may be taken at any time: true while there are more. */
+/* Drops old runs in steps, to be called at any time: true while there are more. */
 bool journal_rotate_some(struct journal *journal);
 
 /* The same for a request that is no run; journal_hold ends it. */
 int journal_ask(struct journal *journal, const struct journal_request *request, struct err *err);
 
-/* Where the variables are from now on. Ends an open request that is no run. */
+/* Records where the variables are from now on. Ends an open request that is no run. */
 int journal_hold(struct journal *journal, enum journal_holds holds, struct err *err);
 enum journal_holds journal_holds(const struct journal *journal);
 
@@ -103,7 +103,7 @@ int journal_receive(struct journal *journal, int pipe_fd, size_t max, size_t *re
 int journal_read_received(struct journal *journal, void *bytes, size_t size, size_t *ret_size, struct err *err);
 void journal_unread(struct journal *journal);
 
-/* Another kernel answers from now on: nothing of the last one's is left in the inbox. */
+/* Empties the inbox for a new kernel. */
 int journal_clear_inbox(struct journal *journal, struct err *err);
 
 /* Moves what is in the pipe now (nonblocking, at most max bytes) to the stream's file. *ret_size 0: nothing there;
@@ -130,7 +130,7 @@ void journal_end_later(struct journal *journal, const char *result, size_t size,
 /* The run that is open, or NULL. */
 const char *journal_open_run(const struct journal *journal);
 
-/* Has the open run printed more than is kept of this stream? */
+/* True if the open run has printed more than is kept of this stream. */
 bool journal_is_cut(const struct journal *journal, enum journal_stream stream);
 
 /* Reading a run again. Events are numbered from 1 in order; the last one of a finished run is its result. */
@@ -167,8 +167,8 @@ int journal_event(struct journal *journal, const char *run_id, uint64_t number, 
 int journal_read(struct journal *journal, const struct journal_event *event, size_t at, void *bytes, size_t size,
                  size_t *ret_size, struct err *err);
 
-/* For a child that reads what is in the journal now: its files, borrowed, and in the child its own descriptors of
- * them. */
+/* For a child that reads the journal's present contents: the files, borrowed; the child opens descriptors of its
+ * own. */
 void journal_get_files(const struct journal *journal, int ret_fds[static JOURNAL_FILES]);
 void journal_set_files(struct journal *journal, const int fds[static JOURNAL_FILES]);
 

@@ -44,21 +44,6 @@ void journal_put_u32(uint8_t *bytes, uint32_t number) {
         memcpy(bytes, &number, sizeof(number));
 }
 
-ssize_t journal_file_read(int fd, void *bytes, size_t size, uint64_t offset) {
-        size_t done = 0;
-        while (done < size) {
-                ssize_t n = pread(fd, (char *) bytes + done, size - done, (off_t) (offset + done));
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        return -errno;
-                if (n == 0)
-                        break;
-                done += (size_t) n;
-        }
-        return (ssize_t) done;
-}
-
 static int write_head_part(int fd, const void *bytes, size_t size, off_t offset) {
         ssize_t n;
         do
@@ -82,7 +67,7 @@ static uint32_t head_crc(const uint8_t *bytes) {
         return short_crc(copy, sizeof(copy));
 }
 
-/* What was cut is forgotten if it is not what was written: it is no reason to lose a journal. */
+/* If the number of cut bytes is damaged, it is ignored: that is no reason to lose a journal. */
 static void read_cut(const uint8_t *bytes, struct journal_head *head) {
         uint8_t copy[JOURNAL_HEAD_SIZE - HEAD_CUT];
         memcpy(copy, bytes, sizeof(copy));
@@ -100,7 +85,7 @@ static void read_cut(const uint8_t *bytes, struct journal_head *head) {
 
 int journal_head_read(int fd, struct journal_head *ret_head) {
         uint8_t bytes[JOURNAL_HEAD_SIZE];
-        ssize_t n = journal_file_read(fd, bytes, sizeof(bytes), 0);
+        ssize_t n = fd_read_at(fd, bytes, sizeof(bytes), 0);
         if (n < 0)
                 return (int) n;
         if ((size_t) n < sizeof(bytes) || memcmp(bytes, magic, sizeof(magic)) != 0)
@@ -118,7 +103,7 @@ int journal_head_read(int fd, struct journal_head *ret_head) {
                 sane = sane && head.base[i] < JOURNAL_OFFSET_MAX;
         }
         read_cut(bytes + HEAD_CUT, &head);
-        /* What a newer version puts there is not ours to judge. */
+        /* The format of a newer version is unknown. */
         if (!sane && head.version <= JOURNAL_VERSION)
                 return -EBADMSG;
         *ret_head = head;
@@ -178,8 +163,7 @@ static ssize_t journal_file_fill(struct journal_reader *reader, size_t size, con
         if (reader->buffered == 0 || reader->at < reader->buffer_at ||
             reader->at + size > reader->buffer_at + reader->buffered) {
                 size_t want = there < sizeof(reader->buffer) ? (size_t) there : sizeof(reader->buffer);
-                ssize_t n = journal_file_read(reader->fd, reader->buffer, want,
-                                              reader->at - reader->base + JOURNAL_HEAD_SIZE);
+                ssize_t n = fd_read_at(reader->fd, reader->buffer, want, reader->at - reader->base + JOURNAL_HEAD_SIZE);
                 if (n < 0)
                         return n;
                 reader->buffer_at = reader->at;
@@ -191,7 +175,8 @@ static ssize_t journal_file_fill(struct journal_reader *reader, size_t size, con
         return (ssize_t) size;
 }
 
-/* Is this the head of a record of version 3, with as much of its payload as is checked with it? `n` bytes are there. */
+/* True if this is the head of a version 3 record, with the part of its payload that the head's checksum covers. `n`:
+ * the number of bytes available. */
 static bool is_checked_head(const uint8_t *bytes, size_t n) {
         if (n < JOURNAL_RECORD_HEAD || bytes[5] || bytes[6] || bytes[7])
                 return false;

@@ -113,9 +113,6 @@ int journal_record_write(int fd, uint64_t base, uint64_t at, enum journal_kind k
 int journal_file_open(int dir_fd, const char *name, int flags);
 const char *journal_file_name(size_t file, uint32_t side); /* "out.0" */
 
-/* Reads what there is, up to size bytes, at this offset of the file. Returns how many or -errno. */
-ssize_t journal_file_read(int fd, void *bytes, size_t size, uint64_t offset);
-
 uint64_t journal_get_u64(const uint8_t *bytes);
 void journal_put_u64(uint8_t *bytes, uint64_t number);
 uint32_t journal_get_u32(const uint8_t *bytes);

@@ -1,5 +1,5 @@
-/* The inbox of a journal: what the kernel answered, moved from its pipe into a file with splice. At every moment each
- * byte is in one of them and in one only, so a daemon that is killed loses none and the next one meets none twice. */
+/* The inbox of a journal: the kernel's answers, moved from its pipe into a file with splice. At every moment each byte
+ * is in exactly one of them, so a killed daemon loses none, and the next one reads none twice. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ int journal_inbox_open(struct journal *journal) {
                 journal->inbox_read = journal->inbox_mark;
                 return 0;
         }
-        /* The last daemon died between emptying the inbox and writing that down. */
+        /* The last daemon died between emptying the inbox and recording that. */
         int code = journal_inbox_empty(journal);
         return code < 0 && !journal_is_full(code) ? code : 0;
 }
@@ -41,8 +41,8 @@ void journal_inbox_close(struct journal *journal) {
         journal->unsaved_size = journal->unsaved_read = 0;
 }
 
-/* Another file takes its place, and the reaper closes the old one: giving back blocks can take as long as the disk likes
- * (on one that is told about free blocks, `discard`, each time). */
+/* Another file takes its place, and the reaper closes the old one: giving back blocks can take as long as the disk
+ * likes (if it is mounted with `discard`, at each of them). */
 static int replace_file(struct journal *journal) {
         if (journal->inbox_fd < 0 || (journal->inbox_end == 0 && journal->inbox_allocated == 0))
                 return 0;
@@ -136,8 +136,8 @@ int journal_read_received(struct journal *journal, void *bytes, size_t size, siz
         *ret_size = 0;
         uint64_t there = journal->inbox_end - journal->inbox_read;
         if (there > 0) {
-                ssize_t n = journal_file_read(journal->inbox_fd, bytes, there < size ? (size_t) there : size,
-                                              journal->inbox_read);
+                ssize_t n =
+                        fd_read_at(journal->inbox_fd, bytes, there < size ? (size_t) there : size, journal->inbox_read);
                 if (n <= 0)
                         return err_sys(err, n < 0 ? (int) -n : EIO, "cannot read what the kernel answered");
                 journal->inbox_read += (uint64_t) n;

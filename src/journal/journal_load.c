@@ -1,4 +1,4 @@
-/* Opening a journal: whatever a killed daemon left is read back, or cut off where it stops making sense. */
+/* Opening a journal: reads what a killed daemon left, and cuts it off where it is not valid. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,8 +10,9 @@
 #include "base/memory.h"
 #include "journal/journal_state.h"
 
-/* Files that are no journal are kept for a person to look at. `events` goes last: a death in between is continued. */
-static int set_aside(int dir_fd) {
+/* Files that are no journal are kept for a person to look at. `events` is moved last, so that a crash in between is
+ * continued. */
+static int move_files_aside(int dir_fd) {
         static const char *const names[] = { "out.0", "out.1", "err.0", "err.1", "events" };
         for (size_t i = 0; i < ELEMENTS(names); i++) {
                 char aside[32];
@@ -43,11 +44,11 @@ static int open_events(struct journal *journal, bool *ret_torn) {
                 return code;
         fd_close(&journal->fds[JOURNAL_EVENTS]);
         *ret_torn = true;
-        code = set_aside(journal->dir_fd);
+        code = move_files_aside(journal->dir_fd);
         return code < 0 ? code : make_events(journal);
 }
 
-/* What a rewrite that was cut short left: either its new files, or the old ones. */
+/* Removes the leftovers of an interrupted rewrite: either its new files, or the old ones. */
 static void remove_leftovers(struct journal *journal) {
         (void) unlinkat(journal->dir_fd, "events.new", 0);
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
@@ -169,7 +170,7 @@ static int apply_stream(struct journal *journal, const struct journal_record *re
 }
 
 /* What a record means, if it may stand where it stands. -EBADMSG if not. `limits`: where the streams' files end. */
-static int apply(struct journal *journal, const struct journal_record *record, const uint64_t *limits) {
+static int apply_record(struct journal *journal, const struct journal_record *record, const uint64_t *limits) {
         switch (record->kind) {
         case JOURNAL_KIND_BEGIN:
                 return apply_begin(journal, record);
@@ -216,10 +217,10 @@ static int seek_request(const struct journal *journal, struct journal_reader *re
         return code;
 }
 
-/* What is there is no record, or none that may stand there. If a request follows, something between has been damaged:
- * it costs the run that was open, if any, and those whose requests are lost. If none does, the last daemon died while
- * it wrote, and what it wrote goes: what is written next must directly follow what was read, or it would be taken for a
- * part of the damage. Returns 1 when there is more to read. */
+/* The bytes are no record, or none that is valid here. If a request follows, something between has been damaged: it
+ * costs the run that was open, if any, and those whose requests are lost. If none follows, the last daemon died while
+ * it wrote, and its partial record is removed: the next record must directly follow the last valid one, or it would
+ * count as a part of the damage. Returns 1 when there is more to read. */
 static int skip_damage(struct journal *journal, struct journal_reader *reader) {
         uint64_t base = journal->head.base[JOURNAL_EVENTS];
         reader->at = journal->end[JOURNAL_EVENTS] + 1;
@@ -251,7 +252,7 @@ static int journal_load_scan(struct journal *journal, const uint64_t *limits, bo
                 if (code == 0)
                         return 0;
                 if (code > 0)
-                        code = apply(journal, &record, limits);
+                        code = apply_record(journal, &record, limits);
                 if (code == -EBADMSG) {
                         *ret_torn = true;
                         code = skip_damage(journal, &reader);

@@ -4,10 +4,11 @@
 #include <string.h>
 
 #include "base/crc32c.h"
+#include "base/fd.h"
 #include "base/memory.h"
 #include "journal/journal_state.h"
 
-static uint64_t bytes_of(const struct journal *journal, const struct journal_entry *run, size_t file) {
+static uint64_t entry_bytes(const struct journal *journal, const struct journal_entry *run, size_t file) {
         return journal_end_of(journal, run, file) - run->start[file];
 }
 
@@ -15,7 +16,7 @@ static void journal_read_show(const struct journal *journal, const struct journa
                               struct journal_run *ret_run) {
         *ret_run = run->shown;
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
-                ret_run->bytes[i] = bytes_of(journal, run, i);
+                ret_run->bytes[i] = entry_bytes(journal, run, i);
 }
 
 size_t journal_list(const struct journal *journal, struct journal_run *runs, size_t n) {
@@ -32,7 +33,7 @@ static const struct journal_entry *journal_read_find(const struct journal *journ
                 if (strcmp(journal->runs[i].shown.run_id, run_id) == 0)
                         return &journal->runs[i];
         (void) err_set(err, ERR_NOT_FOUND,
-                       "this session has no run %.64s: it never was, or it is older than the last %d runs", run_id,
+                       "this session has no run %.64s: it never existed, or it is older than the last %d runs", run_id,
                        JOURNAL_RUNS_KEPT);
         return NULL;
 }
@@ -80,8 +81,7 @@ int journal_stream_crc(const struct journal *journal, enum journal_stream stream
         uint32_t crc = 0;
         for (uint64_t done = 0; done < size;) {
                 size_t piece = size - done < sizeof(buffer) ? (size_t) (size - done) : sizeof(buffer);
-                ssize_t n = journal_file_read(journal->fds[stream], buffer, piece,
-                                              offset + done - journal->head.base[stream]);
+                ssize_t n = fd_read_at(journal->fds[stream], buffer, piece, offset + done - journal->head.base[stream]);
                 if (n <= 0)
                         return n < 0 ? (int) n : -EBADMSG;
                 crc = crc32c(crc, buffer, (size_t) n);
@@ -91,14 +91,14 @@ int journal_stream_crc(const struct journal *journal, enum journal_stream stream
         return 0;
 }
 
-static int damaged(const char *run_id, const char *what, struct err *err) {
+static int refuse_damaged(const char *run_id, const char *what, struct err *err) {
         return err_set(err, ERR_DAMAGED,
                        "the %s of run %s is damaged on the disk: its checksum is not the one that was written; run it "
                        "again, and check the disk",
                        what, run_id);
 }
 
-/* Are the bytes of the stream what they were when the event was written? */
+/* True if the bytes of the stream are those of when the event was written. */
 static int check_event(const struct journal *journal, const struct journal_event *event, const char *run_id,
                        struct err *err) {
         enum journal_stream stream = event->kind == JOURNAL_EVENT_OUT ? JOURNAL_OUT : JOURNAL_ERR;
@@ -107,7 +107,7 @@ static int check_event(const struct journal *journal, const struct journal_event
                 return 0;
         int code = journal_stream_crc(journal, stream, event->offset, event->size, &crc);
         if (code == -EBADMSG || (code == 0 && crc != event->crc))
-                return damaged(run_id, "output", err);
+                return refuse_damaged(run_id, "output", err);
         return code < 0 ? err_sys(err, -code, "cannot read the output of run %s", run_id) : 0;
 }
 
@@ -127,12 +127,12 @@ int journal_event(struct journal *journal, const char *run_id, uint64_t number, 
                                                       .size = (size_t) run->result_size,
                                                       .is_checked = run->is_checked,
                                                       .crc = run->result_crc };
-                return run->shown.damaged ? damaged(run_id, "result", err) : 0;
+                return run->shown.damaged ? refuse_damaged(run_id, "result", err) : 0;
         }
         struct journal_event event;
         int code = find_stream_event(journal, run, number, &event);
         if (code == -EBADMSG)
-                return damaged(run_id, "record", err);
+                return refuse_damaged(run_id, "record", err);
         if (code < 0)
                 return err_sys(err, -code, "cannot read the journal of run %s", run_id);
         if (check_event(journal, &event, run_id, err) < 0)
@@ -154,12 +154,12 @@ int journal_read(struct journal *journal, const struct journal_event *event, siz
         else if (size > event->size - at)
                 size = event->size - at;
         uint64_t offset = event->offset - base + at + (file == JOURNAL_EVENTS ? JOURNAL_HEAD_SIZE : 0);
-        ssize_t n = journal_file_read(journal->fds[file], bytes, size, offset);
+        ssize_t n = fd_read_at(journal->fds[file], bytes, size, offset);
         if (n < 0)
                 return err_sys(err, (int) -n, "cannot read the session's journal");
         bool is_whole = event->kind == JOURNAL_EVENT_RESULT && at == 0 && (size_t) n == event->size;
         if (is_whole && event->is_checked && crc32c(0, bytes, event->size) != event->crc)
-                return damaged("asked for", "result", err);
+                return refuse_damaged("asked for", "result", err);
         *ret_size = (size_t) n;
         return 0;
 }
@@ -182,7 +182,7 @@ static int check_stream(const struct journal *journal, const struct journal_entr
                             run->start[JOURNAL_EVENTS], journal_end_of(journal, run, JOURNAL_EVENTS));
         for (int code; (code = journal_reader_next(&reader, &record)) != 0;) {
                 if (code < 0)
-                        return code == -EBADMSG ? damaged(run->shown.run_id, "record", err)
+                        return code == -EBADMSG ? refuse_damaged(run->shown.run_id, "record", err)
                                                 : err_sys(err, -code, "cannot read the session's journal");
                 if (record.kind == JOURNAL_KIND_DONE || record.kind == JOURNAL_KIND_END)
                         return 0;
@@ -208,13 +208,12 @@ int journal_read_stream(const struct journal *journal, const char *run_id, enum 
         const struct journal_entry *run = journal_read_find(journal, run_id, err);
         if (!run)
                 return -1;
-        uint64_t there = bytes_of(journal, run, stream);
+        uint64_t there = entry_bytes(journal, run, stream);
         size_t size = there < max ? (size_t) there : max;
         _cleanup_free_ char *bytes = malloc(size + 1);
         if (!bytes)
                 return err_sys(err, ENOMEM, "cannot read the output of run %s", run_id);
-        ssize_t n =
-                journal_file_read(journal->fds[stream], bytes, size, run->start[stream] - journal->head.base[stream]);
+        ssize_t n = fd_read_at(journal->fds[stream], bytes, size, run->start[stream] - journal->head.base[stream]);
         if (n < 0)
                 return err_sys(err, (int) -n, "cannot read the output of run %s", run_id);
         if (n > 0 && check_stream(journal, run, stream, (size_t) n, err) < 0)
@@ -227,17 +226,17 @@ int journal_read_stream(const struct journal *journal, const char *run_id, enum 
 
 int journal_read_request(const struct journal *journal, char **ret_payload, size_t *ret_size, struct err *err) {
         if (!journal_open_request(journal) || !journal->request_at)
-                return err_set(err, ERR_NOT_FOUND, "the session's journal does not have what its kernel was asked");
+                return err_set(err, ERR_NOT_FOUND, "the session's journal does not have the request to its kernel");
         size_t size = journal->request.size;
         _cleanup_free_ char *payload = malloc(size + 1);
         if (!payload)
-                return err_sys(err, ENOMEM, "cannot read what the kernel was asked");
-        ssize_t n = journal_file_read(journal->fds[JOURNAL_EVENTS], payload, size,
-                                      journal->request_at - journal->head.base[JOURNAL_EVENTS] + JOURNAL_HEAD_SIZE);
+                return err_sys(err, ENOMEM, "cannot read the request to the kernel");
+        ssize_t n = fd_read_at(journal->fds[JOURNAL_EVENTS], payload, size,
+                               journal->request_at - journal->head.base[JOURNAL_EVENTS] + JOURNAL_HEAD_SIZE);
         if (n < 0 || (size_t) n != size)
-                return err_sys(err, n < 0 ? (int) -n : EIO, "cannot read what the kernel was asked");
+                return err_sys(err, n < 0 ? (int) -n : EIO, "cannot read the request to the kernel");
         if (journal->is_request_checked && crc32c(0, payload, size) != journal->request_crc)
-                return damaged(journal->request.id, "request", err);
+                return refuse_damaged(journal->request.id, "request", err);
         payload[size] = '\0';
         *ret_payload = take_ptr(payload);
         *ret_size = size;

@@ -1,5 +1,5 @@
-/* Room in the files of a journal that is set aside before it is needed: what a run has begun, it can end, on a disk
- * that has become full meanwhile. */
+/* Space that is allocated in a journal's files in advance, so that a run that has begun can end on a disk that has
+ * become full. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "store/disk_reserve.h"
 
 enum {
-        AHEAD = 32 << 10,    /* set aside at a time */
+        AHEAD = 32 << 10,    /* allocated at a time */
         END_ROOM = 8 << 10,  /* kept for the end of a run, whatever else it writes */
         INBOX_AHEAD = 64 << 10,
 };
@@ -18,7 +18,7 @@ static bool is_end(enum journal_kind kind) {
 }
 
 /* Without changing the file's size, which is where its records end. */
-static int set_aside(int fd, uint64_t offset, uint64_t size) {
+static int allocate_room(int fd, uint64_t offset, uint64_t size) {
         int code;
         do
                 code = fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t) offset, (off_t) size) < 0 ? -errno : 0;
@@ -32,12 +32,12 @@ int journal_room_make(struct journal *journal, enum journal_kind kind, uint64_t 
                 return 0;
         int fd = journal->fds[JOURNAL_EVENTS];
         uint64_t offset = at - journal->head.base[JOURNAL_EVENTS] + JOURNAL_HEAD_SIZE, more = need - at + AHEAD;
-        int code = set_aside(fd, offset, more);
+        int code = allocate_room(fd, offset, more);
         if (journal_is_full(code) && is_end(kind) && disk_reserve_use())
-                code = set_aside(fd, offset, more);
+                code = allocate_room(fd, offset, more);
         if (journal_is_full(code)) {
                 more = need - at; /* as much as is needed, and no more */
-                code = set_aside(fd, offset, more);
+                code = allocate_room(fd, offset, more);
         }
         if (code == 0)
                 journal->allocated = at + more;
@@ -48,6 +48,6 @@ int journal_room_make(struct journal *journal, enum journal_kind kind, uint64_t 
 
 void journal_room_make_inbox(struct journal *journal) {
         if (journal->inbox_fd >= 0 && journal->inbox_end + INBOX_AHEAD / 2 > journal->inbox_allocated &&
-            set_aside(journal->inbox_fd, journal->inbox_end, INBOX_AHEAD) == 0)
+            allocate_room(journal->inbox_fd, journal->inbox_end, INBOX_AHEAD) == 0)
                 journal->inbox_allocated = journal->inbox_end + INBOX_AHEAD;
 }

@@ -1,9 +1,9 @@
-/* Dropping old runs. They leave the index at once, and the files when enough of them has come together: the tails that
- * stay are copied to new files, and the rename of `events`, whose head names the others, is the moment it becomes true.
- * Killed before it, the old files stand; killed after it, the new ones do; journal_load removes the rest.
+/* Dropping old runs. They are removed from the index at once, and from the files when there are enough of them: the
+ * tails that stay are copied to new files, and renaming `events`, whose head names the other files, commits the change.
+ * If the daemon is killed before that, the old files are valid; after it, the new ones; journal_load removes the rest.
  *
- * How much is copied is the choice of the code in the box: it is done in steps, while runs go on. What a journal holds
- * is only ever added to, so what was copied stays good, and the last step is the one that catches up. */
+ * Code in the box decides how much there is to copy, so it is done in steps, while runs go on. A journal only grows, so
+ * copied parts stay valid, and the last step copies the rest. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,8 +22,7 @@ enum {
 static int copy_plainly(int from_fd, off_t from, int to_fd, off_t to, uint64_t size) {
         char buffer[1 << 16];
         while (size > 0) {
-                ssize_t n = journal_file_read(from_fd, buffer, size < sizeof(buffer) ? size : sizeof(buffer),
-                                              (uint64_t) from);
+                ssize_t n = fd_read_at(from_fd, buffer, size < sizeof(buffer) ? size : sizeof(buffer), (uint64_t) from);
                 if (n <= 0)
                         return n < 0 ? (int) n : -ENODATA;
                 ssize_t written = pwrite(to_fd, buffer, (size_t) n, to);
@@ -71,7 +70,7 @@ static uint64_t skip_of(size_t file) {
         return file == JOURNAL_EVENTS ? JOURNAL_HEAD_SIZE : 0;
 }
 
-static void abandon(struct journal *journal) {
+static void rotation_abandon(struct journal *journal) {
         struct journal_rotation *rotation = &journal->rotation;
         for (size_t i = 0; i < JOURNAL_FILES; i++)
                 fd_close(&rotation->fds[i]);
@@ -81,7 +80,7 @@ static void abandon(struct journal *journal) {
 }
 
 void journal_rotation_release(struct journal *journal) {
-        abandon(journal);
+        rotation_abandon(journal);
 }
 
 static void begin_rotation(struct journal *journal) {
@@ -98,7 +97,7 @@ static void begin_rotation(struct journal *journal) {
                 rotation->fds[i] = journal_file_open(
                         journal->dir_fd, i == JOURNAL_EVENTS ? "events.new" : journal_file_name(i, side), O_EXCL);
                 if (rotation->fds[i] < 0) {
-                        abandon(journal);
+                        rotation_abandon(journal);
                         return;
                 }
         }
@@ -119,7 +118,7 @@ static bool copy_some(struct journal *journal, uint64_t budget) {
         return true;
 }
 
-/* The moment it becomes true. The reaper closes the old files: that takes time in proportion to their size. */
+/* Commits the rewrite. The reaper closes the old files: that takes time in proportion to their size. */
 static bool journal_rotate_finish(struct journal *journal) {
         struct journal_rotation *rotation = &journal->rotation;
         struct journal_head head = journal->head;
@@ -149,7 +148,7 @@ static bool rotate_by(struct journal *journal, uint64_t size) {
                 return false;
         uint64_t left = bytes_from(journal, journal->rotation.copied);
         if (!copy_some(journal, size) || (left <= size && !journal_rotate_finish(journal)))
-                abandon(journal);
+                rotation_abandon(journal);
         return journal->rotation.is_under_way;
 }
 

@@ -66,8 +66,8 @@ int journal_scratch_open(struct journal **ret_journal, struct err *err) {
         return 0;
 }
 
-/* False when a file is better thrown away than emptied. */
-static bool empty(struct journal *journal) {
+/* False if a file should be deleted rather than emptied. */
+static bool scratch_empty_files(struct journal *journal) {
         for (size_t i = 0; i < JOURNAL_FILES; i++)
                 if (journal->end[i] - journal->head.base[i] > EMPTIED_MAX)
                         return false;
@@ -88,11 +88,11 @@ static bool empty(struct journal *journal) {
 }
 
 void journal_scratch_close(struct journal *journal) {
-        if (n_spares < SPARE_MAX && *place && empty(journal)) {
+        if (n_spares < SPARE_MAX && *place && scratch_empty_files(journal)) {
                 spares[n_spares++] = journal;
                 return;
         }
-        /* With its last descriptor a file without a name goes, and with it its blocks: not here. */
+        /* Closing the last descriptor of a file without a name frees its blocks, which the daemon must not wait for. */
         reaper_close(journal->fds, JOURNAL_FILES);
         journal_free(journal);
 }

@@ -1,4 +1,4 @@
-/* What the files of the journal's code share: the journal in memory. Offsets are logical (journal_file.h). */
+/* Declarations that the journal's source files share: the journal in memory. Offsets are logical (journal_file.h). */
 #pragma once
 
 #include "journal/journal.h"

@@ -63,7 +63,7 @@ static void look_at_kernel(struct kernel *kernel) {
         cgroup_set_weight(&kernel->cgroup, wanted);
 }
 
-/* Its weight stays: the next request is like the last ones, as a rule. */
+/* Keeps its weight, because the next request is usually like the last ones. */
 static bool is_at_rest(const struct kernel *kernel) {
         return !is_working(kernel) && kernel->weight.open_us == 0;
 }

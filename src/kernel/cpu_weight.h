@@ -1,14 +1,13 @@
 /* Boxes that compute long weigh less. All boxes lie in one control group and share its processors. At equal weights a
  * kernel that wakes for a millisecond of work waits behind every box that computes, for some milliseconds each. So the
- * weight of a box follows from how much processor time one request of it takes: a box that answers within a millisecond
- * goes first, one that computes for long has a small weight. Those that compute for long weigh the same and share what
- * there is as before; however many they are, together they weigh an eighth of one that answers at once. While boxes that
- * answer at once are in use, they are idle to the scheduler: a box that wakes takes their processor without waiting for
- * the end of a time slice. On a machine with processors to spare nothing changes.
+ * weight of a box follows from the processor time of one request: a box that answers within a millisecond goes first,
+ * one that computes for long has a small weight. Boxes that compute for long have equal weights and share the
+ * processors; however many they are, together they weigh an eighth of one that answers at once. While boxes that answer
+ * at once are in use, they are idle to the scheduler: a box that wakes takes their processor without waiting for the
+ * end of a time slice. On a machine with idle processors nothing changes.
  *
- * It counts how long a request takes, not how much a box gets of a processor: where many compete, those who want much
- * get as little as those who want little. What goes on in a box after its run has ended counts like a request that
- * lasts.
+ * It counts the processor time of requests, not a box's share of a processor: if many compete, boxes that want much get
+ * as little as boxes that want little. Background work after a run counts like a request that goes on.
  *
  * The time that a box used is read some times in a second, from its first request until it is at rest, and for all
  * boxes now and then. */
@@ -19,7 +18,7 @@
 
 struct kernel;
 
-/* What belongs to a kernel. */
+/* The state of one kernel. */
 struct cpu_weight {
         struct kernel *next; /* of those that are looked at */
         bool is_watched;
@@ -36,7 +35,7 @@ enum { CPU_WEIGHT_UNKNOWN = 255 };
 /* A request is about to be sent. */
 void cpu_weight_begin(struct kernel *kernel);
 
-/* Looks at this box until it is at rest. */
+/* Measures this box until it is idle. */
 void cpu_weight_watch(struct kernel *kernel);
 
 /* It is about to be freed, or has no box any more. */

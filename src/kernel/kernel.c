@@ -30,7 +30,7 @@ static void on_start_timeout(void *context);
 static void on_control(void *context, uint32_t events);
 static void on_status(void *context, uint32_t events);
 
-/* A kernel that is taken over from the last daemon is idle or busy at once; the dead stay so. */
+/* A kernel that is taken over from the last daemon is idle or busy at once; a dead one stays dead. */
 static const bool moves[KERNEL_STATES][KERNEL_STATES] = {
         [KERNEL_MAKING] = { [KERNEL_STARTING] = true,
                             [KERNEL_IDLE] = true,
@@ -44,7 +44,7 @@ static const bool moves[KERNEL_STATES][KERNEL_STATES] = {
         [KERNEL_DEAD] = { [KERNEL_DEAD] = true },
 };
 
-void kernel_move(struct kernel *kernel, enum kernel_state state) {
+void kernel_set_state(struct kernel *kernel, enum kernel_state state) {
         static const char *const names[KERNEL_STATES] = { "being made", "starting", "failed", "idle",
                                                           "attaching",  "busy",     "dead" };
         if (!moves[kernel->state][state])
@@ -78,7 +78,7 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
 }
 
 /* Everything but the record itself. */
-static void take_apart(struct kernel *kernel) {
+static void kernel_close_parts(struct kernel *kernel) {
         loop_timer_drop(&kernel->start_timer);
         loop_timer_drop(&kernel->pause_timer);
         loop_timer_drop(&kernel->late_timer);
@@ -105,7 +105,7 @@ static void take_apart(struct kernel *kernel) {
         free(kernel->outbound);
         kernel->inbound = kernel->outbound = NULL;
         kernel->inbound_at = kernel->inbound_size = kernel->inbound_room = kernel->outbound_size = 0;
-        kernel_move(kernel, kernel_was_ready(kernel) ? KERNEL_DEAD : KERNEL_FAILED);
+        kernel_set_state(kernel, kernel_was_ready(kernel) ? KERNEL_DEAD : KERNEL_FAILED);
 }
 
 void kernel_free(struct kernel *kernel) {
@@ -114,7 +114,7 @@ void kernel_free(struct kernel *kernel) {
         /* Its maker has died, and what it had made so far was never ours. */
         if (kernel->state == KERNEL_MAKING && !*kernel->engine)
                 (void) cgroup_destroy_by_name(kernel->host, kernel->group, NULL);
-        take_apart(kernel);
+        kernel_close_parts(kernel);
         fd_close(&kernel->fds[MAKER_WORKSPACE]);
         journal_close(kernel->journal);
         free(kernel->rules);
@@ -169,7 +169,7 @@ static int watch_all(struct kernel *kernel, struct err *err) {
 
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
         if (!reply->good) {
-                kernel_move(kernel, KERNEL_FAILED);
+                kernel_set_state(kernel, KERNEL_FAILED);
                 for (size_t i = 0; i < MAKER_FDS; i++) /* what had been made before it failed */
                         fd_close(&reply->fds[i]);
                 *err = reply->err;
@@ -179,9 +179,9 @@ int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *er
         kernel->pid = reply->pid;
         (void) snprintf(kernel->group, sizeof(kernel->group), "%s", reply->group);
         kernel->host_uid = reply->host_uid;
-        kernel_move(kernel, KERNEL_STARTING);
+        kernel_set_state(kernel, KERNEL_STARTING);
         if (watch_all(kernel, err) < 0 || journal_clear_inbox(kernel->journal, err) < 0) {
-                take_apart(kernel);
+                kernel_close_parts(kernel);
                 return -1;
         }
         kernel->start_timer =
@@ -196,7 +196,7 @@ bool kernel_can_attach(const struct kernel *kernel) {
 int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
         if (kernel->state != KERNEL_ATTACHING)
                 return 0; /* it died meanwhile, and the listener knows */
-        kernel_move(kernel, KERNEL_IDLE);
+        kernel_set_state(kernel, KERNEL_IDLE);
         if (reply->fds[MAKER_WORKSPACE] >= 0) {
                 fd_close(&kernel->fds[MAKER_WORKSPACE]);
                 kernel->fds[MAKER_WORKSPACE] = take_fd(&reply->fds[MAKER_WORKSPACE]);
@@ -211,10 +211,10 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
         memcpy(kernel->fds, fds, sizeof(kernel->fds));
         kernel->pid = pid;
         if (watch_all(kernel, err) < 0) {
-                take_apart(kernel);
+                kernel_close_parts(kernel);
                 return -1;
         }
-        kernel_move(kernel, journal_open_request(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE);
+        kernel_set_state(kernel, journal_open_request(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE);
         kernel->weight.level = CPU_WEIGHT_UNKNOWN; /* as the last daemon left it */
         cpu_weight_watch(kernel);
         kernel_measure(kernel);
@@ -223,7 +223,7 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
 
 /* ---- its end ---- */
 
-/* What a kernel that never became ready had to say: one line of its standard error, made printable. */
+/* The last message of a kernel that never became ready: one line of its standard error, made printable. */
 static void keep_last_words(struct kernel *kernel) {
         char text[4096];
         ssize_t n = read(kernel->fds[MAKER_ERR], text, sizeof(text) - 1);
@@ -265,7 +265,7 @@ void kernel_end(struct kernel *kernel) {
                 kernel_drain(kernel);
         if (kernel->end_cause != KERNEL_END_OVER)
                 kernel_measure(kernel); /* before the groups go: was it the memory limit? */
-        take_apart(kernel);
+        kernel_close_parts(kernel);
         kernel->listener->ended(kernel);
 }
 
@@ -285,7 +285,7 @@ void kernel_break_off(struct kernel *kernel) {
                 kernel_end(kernel);
 }
 
-/* The process is gone, but what it said last may still be in the pipe: a result, or that it has gone to sleep. */
+/* The process has ended, but its last frames may still be in the pipe: a result, or the end of a sleep. */
 static void read_last_frames(struct kernel *kernel) {
         enum { TURNS_MAX = 2 * (KERNEL_REPLY_MAX >> 16) };
         if (kernel->talk == KERNEL_TALKS)
@@ -329,7 +329,7 @@ static void on_control(void *context, uint32_t events) {
 static void on_status(void *context, uint32_t events) {
         struct kernel *kernel = context;
         (void) events;
-        /* What it said last counts before its end: let the replies go first. */
+        /* Its last replies are handled before its end. */
         if (kernel->replies_watch && pipe_waiting(kernel->fds[MAKER_REPLIES]) > 0) {
                 kernel_on_replies(kernel, EPOLLIN);
                 return;
@@ -373,7 +373,7 @@ void kernel_hand_over(struct kernel *kernel) {
         fd_close(&kernel->fds[MAKER_REPLIES]);
         fd_close(&kernel->fds[MAKER_OUT]);
         fd_close(&kernel->fds[MAKER_ERR]);
-        kernel_move(kernel, KERNEL_BUSY);
+        kernel_set_state(kernel, KERNEL_BUSY);
 }
 
 void kernel_signal(struct kernel *kernel, int signal_number) {
@@ -399,7 +399,7 @@ void kernel_measure(struct kernel *kernel) {
         if (!kernel->cgroup.host && !*kernel->engine)
                 return;
         cgroup_meter_read(&kernel->meter, &kernel->usage);
-        if (kernel->cpu_us_before > kernel->usage.cpu_us) /* short runs were guessed to be dearer than they were */
+        if (kernel->cpu_us_before > kernel->usage.cpu_us) /* the estimates of short runs were too high */
                 kernel->cpu_us_before = kernel->usage.cpu_us;
         kernel->n_unmeasured = 0;
         kernel->usage.oom_kills -= kernel->oom_kills_before;

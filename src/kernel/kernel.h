@@ -1,7 +1,7 @@
-/* A kernel as the daemon sees it: a box with a Python in it, its channel, its pipes, its journal.
+/* The daemon's side of a kernel: a box with a Python in it, its channel, its pipes, its journal.
  *
- * Whatever comes through the channel and the pipes was written by an attacker: frames are bounded, types are checked
- * against what may come now, and a frame that makes no sense ends the kernel, never the daemon. */
+ * Everything that arrives through the channel and the pipes may be written by an attacker: frames are bounded, their
+ * types must be legal now, and a malformed frame ends the kernel, never the daemon. */
 #pragma once
 
 #include <stdbool.h>
@@ -44,7 +44,7 @@ enum {
         KERNEL_START_TIMEOUT_MS = 120000,
 };
 
-/* kernel_move is the only one who writes it. */
+/* Only kernel_set_state writes it. */
 enum kernel_state {
         KERNEL_MAKING,   /* asked for; no box yet */
         KERNEL_STARTING, /* the box is there; Python is not yet */
@@ -56,11 +56,11 @@ enum kernel_state {
         KERNEL_STATES
 };
 
-/* How far the two are on speaking terms: it only ever goes down. */
+/* How far the connection is still used. It only changes in this order. */
 enum kernel_talk {
         KERNEL_TALKS,
-        KERNEL_ENDING, /* its process is gone: nothing more is sent to it, and what it said last is read */
-        KERNEL_DEAF,   /* killed: what it still says does not count */
+        KERNEL_ENDING, /* its process has ended: nothing more is sent to it, and its last frames are read */
+        KERNEL_DEAF,   /* killed: further frames are ignored */
 };
 
 /* Why it is being ended, if not by itself. A later row counts more than an earlier one. */
@@ -124,7 +124,7 @@ struct kernel {
         bool exited; /* wait_status is known */
         int wait_status;
         const char *host_trouble; /* why it was ended that is no fault of its code; NULL: nothing of that kind */
-        uint64_t short_since_ms; /* the daemon has no memory for what it says; 0: it has */
+        uint64_t short_since_ms; /* since when the daemon has no memory for its frames; 0: it has */
         enum kernel_talk talk;
         enum kernel_end_cause end_cause;
         struct cgroup_usage usage; /* as of the last kernel_measure */
@@ -144,13 +144,13 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
 void kernel_free(struct kernel *kernel); /* kills it if it lives; NULL is fine */
 
 /* Changes its state. A move that is not in the table is a bug: it is logged, and made anyway. */
-void kernel_move(struct kernel *kernel, enum kernel_state state);
+void kernel_set_state(struct kernel *kernel, enum kernel_state state);
 
 /* The box is there: takes the reply's descriptors. */
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err);
 
-/* May its box, which waits in the pool, still be shown something? Its state is KERNEL_ATTACHING while the maker does
- * so; then kernel_attached takes the reply. After a failure it cannot be used. */
+/* True if a mount can still be added to its box, which waits in the pool. Its state is KERNEL_ATTACHING while the maker
+ * does so; then kernel_attached takes the reply. After a failure it cannot be used. */
 bool kernel_can_attach(const struct kernel *kernel);
 int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err *err);
 
@@ -160,8 +160,8 @@ int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err
 int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], struct err *err);
 void kernel_resume(struct kernel *kernel);
 
-/* Writes a request down and sends it. The kernel must be idle; it is busy until a RESULT or ANSWER comes. The id is in
- * the payload, too. */
+/* Records a request and sends it. The kernel must be idle; it is busy until a RESULT or ANSWER comes. The id is in the
+ * payload, too. */
 int kernel_request(struct kernel *kernel, const struct journal_request *request, struct err *err);
 
 /* Takes what the pipes hold now into the journal. */
@@ -170,7 +170,7 @@ void kernel_drain(struct kernel *kernel);
 /* A signal to the Python process: through its agent, or straight when it was forked from a nursery. */
 void kernel_signal(struct kernel *kernel, int signal_number);
 
-/* Another process has a copy of its channel and uses it from now on. Its end is still reported here. */
+/* Another process has a copy of its channel and uses it from now on (a program). Its end is still reported here. */
 void kernel_hand_over(struct kernel *kernel);
 
 /* Forgets the kernel without ending it: the vault holds what it needs. */
@@ -191,21 +191,22 @@ static inline bool kernel_was_ready(const struct kernel *kernel) {
         return kernel->state != KERNEL_MAKING && kernel->state != KERNEL_STARTING && kernel->state != KERNEL_FAILED;
 }
 
-/* Can something be sent to it now? */
+/* True if a request can be sent to it now. */
 static inline bool kernel_is_free(const struct kernel *kernel) {
         return kernel->state == KERNEL_IDLE && kernel->talk == KERNEL_TALKS;
 }
 
-/* A run begins: what is used from now on is its own. Costs nothing: the last measure is still true. */
+/* Marks the start of a run: usage from now on is its own. It reads nothing, because the last measurement is still
+ * valid. */
 void kernel_mark_usage(struct kernel *kernel);
 
 /* Reads what was used into kernel->usage: oom_kills and cpu_us since the mark, and the peak of memory. Once dead, what
  * was read at the end. */
 void kernel_measure(struct kernel *kernel);
 
-/* The same at the end of a run, unless it was so short (under a millisecond) that asking would take longer than it is
- * worth: then the CPU time is taken to be the time it took, and the peak of memory to be what it was. */
+/* The same at the end of a run, unless the run was shorter than a millisecond: then reading would take too long, so its
+ * duration counts as CPU time, and the peak of memory stays. */
 void kernel_measure_run(struct kernel *kernel, uint64_t took_us);
 
-/* When the answer is on its way: keeps such guesses from adding up. */
+/* Called when the answer is sent: corrects such estimates before they add up. */
 void kernel_catch_up(struct kernel *kernel);

@@ -109,10 +109,11 @@ void kernel_drain(struct kernel *kernel) {
         struct pollfd waiting[JOURNAL_STREAMS];
         for (int i = 0; i < JOURNAL_STREAMS; i++)
                 waiting[i] = (struct pollfd) { .fd = kernel->fds[MAKER_OUT + i], .events = POLLIN };
-        /* Most runs have printed nothing: one question, not one for each. */
+        /* Most runs have printed nothing: one system call for all pipes. */
         if (poll(waiting, ELEMENTS(waiting), 0) == 0)
                 return;
-        /* What there is now, the run has printed; a process in the background could go on writing for ever. */
+        /* Takes only what is in the pipes now, which the run has printed; a background process could go on writing for
+         * ever. */
         for (int i = 0; i < JOURNAL_STREAMS; i++) {
                 int there = 0;
                 if (waiting[i].revents && ioctl(waiting[i].fd, FIONREAD, &there) == 0)
@@ -226,7 +227,7 @@ int kernel_request(struct kernel *kernel, const struct journal_request *asked, s
         if (!kernel->rotate_timer)
                 rotate_some(kernel);
         kernel_watch_output(kernel);
-        kernel_move(kernel, KERNEL_BUSY);
+        kernel_set_state(kernel, KERNEL_BUSY);
         cpu_weight_begin(kernel);
         kernel->reply_bytes = kernel->n_repeated = 0;
         kernel_channel_flush(kernel);
@@ -249,7 +250,7 @@ static void give_room(struct kernel *kernel) {
         kernel->inbound_room = 0;
 }
 
-static bool make_room(struct kernel *kernel, size_t size) {
+static bool inbound_make_room(struct kernel *kernel, size_t size) {
         if (!kernel->inbound && spare) {
                 kernel->inbound = spare;
                 kernel->inbound_room = spare_room;
@@ -274,7 +275,7 @@ static bool take_repeated(struct kernel *kernel, const char *id, size_t size) {
         const struct journal_request *open = journal_open_request(kernel->journal);
         if (kernel->state != KERNEL_BUSY || !open || strlen(open->id) != size || memcmp(open->id, id, size) != 0)
                 return true;
-        kernel_move(kernel, KERNEL_IDLE);
+        kernel_set_state(kernel, KERNEL_IDLE);
         if (open->is_run)
                 kernel_drain(kernel);
         kernel->listener->frame(kernel, KERNEL_REPEATED, NULL);
@@ -285,7 +286,7 @@ static bool is_json(enum kernel_frame type) {
         return type == KERNEL_RESULT || type == KERNEL_ANSWER || type == KERNEL_DISPLAY;
 }
 
-/* Looks at what is there of a payload, as it comes: at its end nothing is left to be done that takes long. */
+/* Scans a payload as it arrives, so that nothing slow remains to be done at its end. */
 static bool scan_payload(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
         if (!is_json(type))
                 return true;
@@ -296,7 +297,7 @@ static bool scan_payload(struct kernel *kernel, enum kernel_frame type, const ch
         return good;
 }
 
-/* Hands one whole frame on. False when the kernel is dead afterwards, or talks nonsense. */
+/* Handles one whole frame. False if the kernel is dead afterwards, or broke the protocol. */
 static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
         struct kernel_reply reply = { 0 };
         if (is_json(type) && !json_scan_is_object(&kernel->scan))
@@ -307,7 +308,7 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
         case KERNEL_READY:
                 if (kernel->state != KERNEL_STARTING)
                         return kernel->replays;
-                kernel_move(kernel, KERNEL_IDLE);
+                kernel_set_state(kernel, KERNEL_IDLE);
                 loop_timer_drop(&kernel->start_timer);
                 kernel_measure(kernel); /* the start belongs to no run */
                 kernel->listener->ready(kernel);
@@ -316,7 +317,7 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
         case KERNEL_ANSWER:
                 if (kernel->state != KERNEL_BUSY)
                         return kernel->replays; /* the last daemon dealt with it */
-                kernel_move(kernel, KERNEL_IDLE);
+                kernel_set_state(kernel, KERNEL_IDLE);
                 drop_outbound(kernel); /* of a request that was sent again, and need not be */
                 loop_unwatch(&kernel->requests_watch);
                 if (journal_open_run(kernel->journal))
@@ -409,7 +410,7 @@ static void on_trouble(struct kernel *kernel, int code) {
 void kernel_on_replies(void *context, uint32_t events) {
         struct kernel *kernel = context;
         (void) events;
-        if (!make_room(kernel, kernel->inbound_size + INBOUND_TURN)) {
+        if (!inbound_make_room(kernel, kernel->inbound_size + INBOUND_TURN)) {
                 wait_for_memory(kernel);
                 return;
         }
@@ -445,12 +446,12 @@ void kernel_on_replies(void *context, uint32_t events) {
 /* ---- after a dead daemon ---- */
 
 /* Its frames to the last daemon. False when they are malformed. */
-static bool replay(struct kernel *kernel) {
+static bool replay_received_frames(struct kernel *kernel) {
         kernel->replays = true;
         journal_unread(kernel->journal);
         bool good = true;
         for (size_t size = 1; good && size > 0 && kernel->talk != KERNEL_DEAF;) {
-                if (!make_room(kernel, kernel->inbound_size + INBOUND_TURN)) {
+                if (!inbound_make_room(kernel, kernel->inbound_size + INBOUND_TURN)) {
                         kernel->host_trouble = "the daemon had no memory for what it answered";
                         break;
                 }
@@ -482,7 +483,7 @@ static void send_again(struct kernel *kernel) {
 void kernel_resume(struct kernel *kernel) {
         if (kernel->state == KERNEL_BUSY)
                 kernel_watch_output(kernel);
-        if (!replay(kernel)) {
+        if (!replay_received_frames(kernel)) {
                 if (kernel->host_trouble)
                         kernel_give_up(kernel, kernel->host_trouble);
                 else

@@ -1,4 +1,4 @@
-/* Between the two halves of a kernel's record: its life (kernel.c) and what it says (kernel_channel.c). */
+/* Shared by the two files of a kernel's record: its life (kernel.c) and its frames (kernel_channel.c). */
 #pragma once
 
 #include "kernel/kernel.h"
@@ -6,12 +6,12 @@
 /* Its pipe of replies can be read. */
 void kernel_on_replies(void *context, uint32_t events);
 
-/* From now on its pipes are listened to. */
+/* Starts watching its pipes. */
 void kernel_watch_output(struct kernel *kernel);
 
-/* It is gone, or what it says makes no sense. */
+/* Ends it: the process has ended, or broke the protocol. */
 void kernel_end(struct kernel *kernel);
 void kernel_break_off(struct kernel *kernel);
 
-/* It is ended for a reason that its code has nothing to do with; `why` is a constant text. */
+/* Ends it for a reason that its code did not cause; `why` is a constant text. */
 void kernel_give_up(struct kernel *kernel, const char *why);

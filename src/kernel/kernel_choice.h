@@ -1,6 +1,6 @@
-/* Which interpreter a piece of Python is given: a light one, which is forked in less than half the time, or a full one,
- * which has the preloaded modules. The choice changes how soon a run is over, never what it does: a light interpreter
- * can import every module, too, from disk. */
+/* Chooses the kernel for a piece of Python: a light one, which is forked in less than half the time, or a full one,
+ * which has the preloaded modules. The choice changes the speed of a run, never its result: a light interpreter can
+ * import every module, too, from disk. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* One frame from a kernel, as text. Its payload was checked to be a JSON object while it came (json_scan.h); a tree is
- * made of small ones only. Written by an attacker: a field may be anything, or missing. */
+/* One frame from a kernel, as text. Its payload was checked to be a JSON object as it arrived (json_scan.h); only small
+ * ones become a tree. An attacker may have written it: a field may be anything, or missing. */
 #pragma once
 
 #include <jansson.h>
@@ -34,7 +34,7 @@ struct kernel_reply {
 /* From what the scanner found in this payload, which is borrowed. */
 struct kernel_reply kernel_reply_of(const struct json_scan *scan, const char *payload, size_t size);
 
-/* Is the field exactly this text, without escapes? */
+/* True if the field is exactly this text, without escapes. */
 bool kernel_reply_is(const struct kernel_reply *reply, enum kernel_field field, const char *text);
 
 /* An integer; 0 when it is something else. */

@@ -120,7 +120,7 @@ void ask_remove(struct mcp_call *call, const char *name, ask_finish *finish) {
 
 /* ---- files ---- */
 
-/* The first call just works: the default sandbox is made where there is none, if the caller has room for one. */
+/* The first call needs no set-up: the default sandbox is made if there is none and the quota allows it. */
 int ask_file_request(struct mcp_call *call, const char *name, const char *path, bool may_create,
                      struct file_request *ret_request, struct err *err) {
         *ret_request = (struct file_request) { .session = name, .path = path };

@@ -1,5 +1,5 @@
-/* Everything that MCP asks of the layers below, in one place: operations (daemon/operation.h). `name` is a session's
- * name; the call's owner decides whether it may be seen. */
+/* All calls of MCP to the layers below: operations (daemon/operation.h). `name` is a session's name; the call's owner
+ * decides whether it may be seen. */
 #pragma once
 
 #include <jansson.h>
@@ -11,10 +11,10 @@
 
 typedef void ask_finish(struct mcp_call *call, const char *text, size_t size);
 
-/* ERR_NOT_FOUND, in words for a model: there is no such sandbox. */
+/* Sets ERR_NOT_FOUND with a message for a model: there is no such sandbox. */
 int ask_require(const struct mcp_call *call, const char *name, struct err *err);
 
-/* May the caller have a run of so long? ERR_REFUSED: no. */
+/* Checks that the caller may have a run of this length. ERR_REFUSED: it may not. */
 int ask_check_timeout(const struct mcp_call *call, uint64_t timeout_ms, struct err *err);
 
 /* Runs; timeout_ms 0: the sandbox's own. A sandbox that is not there is made. The texts are borrowed. */

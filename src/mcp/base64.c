@@ -24,7 +24,7 @@ void base64_put(struct json_writer *text, const void *bytes, size_t size) {
         json_writer_put(text, piece, used);
 }
 
-static int value_of(char c) {
+static int base64_digit(char c) {
         return c >= 'A' && c <= 'Z'   ? c - 'A'
                : c >= 'a' && c <= 'z' ? c - 'a' + 26
                : c >= '0' && c <= '9' ? c - '0' + 52
@@ -43,7 +43,7 @@ int base64_decode(const char *text, size_t size, void *ret_bytes, size_t *ret_si
         for (size_t i = 0; i < size; i += 4) {
                 uint32_t word = 0;
                 for (size_t k = 0; k < 4; k++) {
-                        int value = i + k >= size - pads ? 0 : value_of(text[i + k]);
+                        int value = i + k >= size - pads ? 0 : base64_digit(text[i + k]);
                         if (value < 0)
                                 return -EINVAL;
                         word = word << 6 | (uint32_t) value;

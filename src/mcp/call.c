@@ -1,5 +1,5 @@
-/* The life of a call: started by a transport, and answered once. It stays until its run ends, also without a client, so
- * that quotas count what really runs. */
+/* The life of a call: a transport starts it, and it is answered once. It exists until its run ends, also without a
+ * client, so that quotas count active runs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ void mcp_call_start(struct mcp_call *call, const struct mcp_message *message) {
 
 /* ---- the answer ---- */
 
-static void respond(struct mcp_call *call, int status, const char *text, size_t size) {
+static void call_respond(struct mcp_call *call, int status, const char *text, size_t size) {
         const struct mcp_link *link = call->link;
         loop_timer_drop(&call->timer);
         loop_timer_drop(&call->beat);
@@ -57,7 +57,7 @@ static void respond(struct mcp_call *call, int status, const char *text, size_t 
         call->link = NULL;
 }
 
-/* The client is gone: the run is waited for, and its answer dropped. */
+/* The client has disconnected: waits for the run, and drops its answer. */
 static void go_on_alone(struct mcp_call *call) {
         call->link = NULL;
         loop_timer_drop(&call->timer);
@@ -68,8 +68,8 @@ static void go_on_alone(struct mcp_call *call) {
         call->caller.cursor = UINT64_MAX;
 }
 
-static void answer(struct mcp_call *call, int status, const char *text, size_t size) {
-        respond(call, status, text, size);
+static void call_answer(struct mcp_call *call, int status, const char *text, size_t size) {
+        call_respond(call, status, text, size);
         if (!call->is_asked)
                 call_free(call);
         else if (call->is_run)
@@ -85,7 +85,7 @@ void mcp_call_fail(struct mcp_call *call, const struct mcp_error *error) {
         _cleanup_free_ char *text = mcp_error_text(call->id, &copy);
         static const char nothing[] = "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32603,\"message\":\"out of memory\"}}";
         int status = call->era == MCP_MODERN ? error->status : error->status == 404 ? 200 : error->status;
-        answer(call, status, text ? text : nothing, text ? strlen(text) : sizeof(nothing) - 1);
+        call_answer(call, status, text ? text : nothing, text ? strlen(text) : sizeof(nothing) - 1);
 }
 
 void mcp_call_result(struct mcp_call *call, const struct json_writer *members, const char *meta) {
@@ -114,7 +114,7 @@ void mcp_call_result(struct mcp_call *call, const struct json_writer *members, c
         json_writer_put_literal(&text, "}}");
         struct mcp_error error;
         if (!text.failed && !members->failed && text.size <= MCP_ANSWER_MAX) {
-                answer(call, 200, text.bytes, text.size);
+                call_answer(call, 200, text.bytes, text.size);
                 return;
         }
         (void) mcp_error_set(&error, MCP_INTERNAL_ERROR, 200, "the answer is larger than %d MiB, or no memory is left",

@@ -119,7 +119,7 @@ static void send_error(struct channel *channel, const json_t *id, struct mcp_err
                 send_line(channel, text, strlen(text));
 }
 
-static void cancel(struct channel *channel, const struct mcp_message *message) {
+static void channel_cancel(struct channel *channel, const struct mcp_message *message) {
         const json_t *id = json_object_get(message->params, "requestId");
         for (struct channel_call *own = channel->calls; id && own; own = own->next)
                 if (own->call.link && json_equal(own->call.id, id)) {
@@ -160,7 +160,7 @@ static void handle_line(struct channel *channel, const char *line, size_t size) 
         else if (message.kind == MCP_REQUEST)
                 begin_call(channel, &message);
         else if (message.kind == MCP_NOTIFICATION && strcmp(message.method, "notifications/cancelled") == 0)
-                cancel(channel, &message);
+                channel_cancel(channel, &message);
         json_decref(json);
 }
 
@@ -176,7 +176,7 @@ static void refuse_long(struct channel *channel) {
         send_error(channel, NULL, &error);
 }
 
-static int keep(struct channel *channel, const char *bytes, size_t size) {
+static int channel_keep_input(struct channel *channel, const char *bytes, size_t size) {
         if (channel->is_too_long)
                 return 0;
         if (size > MCP_MESSAGE_MAX - channel->size) {
@@ -217,7 +217,7 @@ static int on_piece(struct upload *upload, const char *bytes, size_t size, struc
                 const char *feed = memchr(bytes, '\n', size);
                 size_t part = feed ? (size_t) (feed - bytes) : size;
                 if (!feed || channel->size > 0 || channel->is_too_long) {
-                        if (keep(channel, bytes, part) < 0)
+                        if (channel_keep_input(channel, bytes, part) < 0)
                                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                         if (feed)
                                 take_line(channel);
@@ -231,7 +231,7 @@ static int on_piece(struct upload *upload, const char *bytes, size_t size, struc
 
 /* ---- its end ---- */
 
-static bool is_open(const char *name) {
+static bool method_is_open(const char *name) {
         const struct channel *channel = channels;
         while (channel && strncmp(name, channel->peer.prefix, strlen(channel->peer.prefix)) != 0)
                 channel = channel->next;
@@ -246,7 +246,7 @@ static bool is_of_channel(const char *name) {
                name[strlen(CHANNEL_NAME) + CHANNEL_ID_LENGTH] == '-';
 }
 
-/* A relay and a daemon that were killed together leave sandboxes without an owner. A relay that lives has its channel
+/* If a relay and a daemon are killed together, sandboxes without an owner remain. A living relay opens its channel
  * again soon after the daemon has started. */
 static void remove_orphans(struct session_manager *manager) {
         if (loop_now_ms() - manager->started_ms < ORPHANS_MS)
@@ -254,7 +254,7 @@ static void remove_orphans(struct session_manager *manager) {
         for (struct session *session = manager->sessions, *next; session; session = next) {
                 next = session->next;
                 if (!session->ephemeral && !session_is_going(session) && !*session->row.owner &&
-                    is_of_channel(session->row.name) && !is_open(session->row.name))
+                    is_of_channel(session->row.name) && !method_is_open(session->row.name))
                         session_remove(session, false);
         }
 }

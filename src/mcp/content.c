@@ -81,7 +81,7 @@ static void put_clipped(struct json_writer *plain, const char *text, size_t max)
         json_writer_put(plain, text + size - (max - max / 3), max - max / 3);
 }
 
-static void put_output(const struct mcp_call *call, struct json_writer *plain) {
+static void put_content_output(const struct mcp_call *call, struct json_writer *plain) {
         const struct mcp_output *output = &call->output;
         char name[160];
         size_t end_size = 0;
@@ -101,7 +101,7 @@ static void put_output(const struct mcp_call *call, struct json_writer *plain) {
         }
 }
 
-/* What to do about an exception, where the sandbox knows better than the traceback. */
+/* Advice about an exception, if the sandbox has a better one than the traceback. */
 static const struct {
         const char *name, *advice;
 } advices[] = {
@@ -115,7 +115,7 @@ static const struct {
         { "kernel_died", "variables are lost, files are kept: run the set-up again" },
 };
 
-/* The ends of messages and tracebacks that are for people: they name commands, or options that a model has not. */
+/* The ends of messages and tracebacks that are for people: they name commands or options that a model does not have. */
 static void cut_for_model(char *text) {
         static const char *const ends[] = { "[to add it to this session:", "[this box has no network;",
                                             "; raise the " };
@@ -152,7 +152,7 @@ static void put_error(struct slice error, struct json_writer *plain) {
                 }
 }
 
-/* A figure is shown as an image, and its name in text says nothing more. */
+/* A figure is shown as an image; its text form adds nothing. */
 static void put_value(struct slice bundle, struct json_writer *plain) {
         static const char *const forms[] = { "text/markdown", "text/plain", "text/latex" };
         if (slice_get(bundle, "image/png").bytes)
@@ -191,7 +191,7 @@ static void put_install(struct slice result, struct json_writer *plain) {
         }
 }
 
-/* What a command says that the sandbox knows better about. */
+/* Messages of commands for which the sandbox has better advice. */
 static void put_shell_advice(int64_t code, struct json_writer *plain) {
         static const struct {
                 const char *words, *advice;
@@ -213,7 +213,7 @@ static void put_shell_advice(int64_t code, struct json_writer *plain) {
         }
 }
 
-/* How it ended, where that is not plain from the rest. */
+/* How it ended, if the rest does not show it. */
 static void put_end(const struct mcp_call *call, struct slice result, struct json_writer *plain) {
         _cleanup_free_ char *status = slice_text(slice_get(result, "status"), 100);
         _cleanup_free_ char *warning = slice_text(slice_get(result, "warning"), 4096);
@@ -296,7 +296,7 @@ void content_put_run(const struct mcp_call *call, const char *text, size_t size,
         size_t n = 0, n_dropped = 0;
         bool is_error = !slice_is(status, "ok");
         if (is_error || !slice_get(result, "installed").bytes) /* what pip says is for those who look for an error */
-                put_output(call, &plain);
+                put_content_output(call, &plain);
         put_displays(displays, &plain);
         put_value(value, &plain);
         put_install(result, &plain);
@@ -326,7 +326,7 @@ void content_put_run(const struct mcp_call *call, const char *text, size_t size,
         members->failed |= plain.failed || blocks.failed;
 }
 
-/* For programs: what a model need not read. */
+/* Members for programs, which a model need not read. */
 static void put_meta(const struct mcp_call *call, struct slice result, struct json_writer *meta) {
         static const char *const keys[] = { "status", "exit_code", "duration_ms" };
         char name[160];
@@ -379,7 +379,7 @@ void content_answer_unfinished(struct mcp_call *call) {
                 task_answer(call);
                 return;
         }
-        put_output(call, &plain);
+        put_content_output(call, &plain);
         const char *first = ask_find_waited_for(call);
         if (first) {
                 begin_paragraph(&plain);

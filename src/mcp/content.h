@@ -1,5 +1,5 @@
-/* What a model reads: a run's result as content of a tool's result. Bounded; what was left out is named, with the way
- * to read it. */
+/* A run's result as the content of a tool's result, for a model. It is bounded; omitted parts are named, with the way
+ * to read them. */
 #pragma once
 
 #include "mcp/mcp.h"
@@ -14,7 +14,7 @@ void content_answer_run(struct mcp_call *call, const char *result, size_t size);
 /* The members of such a result, for tasks, which nest it. */
 void content_put_run(const struct mcp_call *call, const char *result, size_t size, struct json_writer *members);
 
-/* Answers with what there is of a run that is still on. */
+/* Answers with the output so far of a run that goes on. */
 void content_answer_unfinished(struct mcp_call *call);
 
 /* The name of the call's run for read_output: SANDBOX.RUN. */

@@ -15,7 +15,7 @@
 #include "session/session_config.h"
 #include "store/workspace.h"
 
-/* One call's way to a file: the sandbox is made there if it must be, then what is asked for. */
+/* The steps of one call: makes the sandbox on the remote if necessary, then the file operation. */
 struct fetch {
         struct mcp_call *call;
         struct remote_ask *ask; /* what is under way */
@@ -122,7 +122,7 @@ static struct fetch *fetch_make(struct mcp_call *call, const char *path) {
         return fetch;
 }
 
-/* Finds the sandbox here, makes it where that is meant, and has it made there. */
+/* Finds the sandbox here, makes it if requested, and has it made on the remote. */
 static void fetch_start(struct fetch *fetch, const struct file_request *request,
                         void (*next)(struct fetch *fetch, json_t *answer)) {
         struct mcp_call *call = fetch->call;
@@ -188,7 +188,7 @@ static void on_looked(struct fetch *fetch, json_t *answer) {
                   on_read);
 }
 
-static void look(struct fetch *fetch, json_t *answer) {
+static void fetch_look(struct fetch *fetch, json_t *answer) {
         (void) answer;
         fetch_ask(fetch, "file.stat", json_pack("{s:s, s:b}", "path", fetch->file.relative, "follow", 1), on_looked);
 }
@@ -211,7 +211,7 @@ void fetch_open(struct mcp_call *call, const char *name, const char *path, json_
         (void) memcpy(fetch->file.relative, relative, sizeof(relative));
         fetch->arguments = json_incref(arguments);
         fetch->opened = then;
-        fetch_start(fetch, &request, look);
+        fetch_start(fetch, &request, fetch_look);
 }
 
 /* ---- write ---- */

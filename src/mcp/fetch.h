@@ -8,7 +8,7 @@
 
 enum { FETCH_MAX = 4 << 20 }; /* of a file: as much as is searched for a line, or given as a resource */
 
-/* Is the sandbox the remote's, or would it be if it were made for this call? */
+/* True if the sandbox is on the remote, or would be if it were made for this call. */
 bool fetch_is_needed(const struct mcp_call *call, const char *name);
 
 /* As ask_open. */

@@ -24,7 +24,7 @@ enum { STEPS = 3, STEP_MS = 50 };
 static void report_progress(struct mcp_call *call);
 static void report_log(struct mcp_call *call);
 static void need_sampling(struct mcp_call *call);
-static void greet(struct mcp_call *call);
+static void fixture_greet(struct mcp_call *call);
 static void fail_as_task(struct mcp_call *call);
 static void sleep_as_task(struct mcp_call *call);
 
@@ -52,7 +52,7 @@ static const struct {
         { "test_logging_tool", TEXT("logged, if that was wanted"), false, report_log, NULL, NULL },
         { "test_streaming_elicitation", TEXT("nothing is asked here"), false, NULL, NULL, NULL },
         { "test_missing_capability", NULL, false, NULL, need_sampling, NULL },
-        { "greet", NULL, false, NULL, greet, "{\"type\":\"object\"}" },
+        { "greet", NULL, false, NULL, fixture_greet, "{\"type\":\"object\"}" },
         { "failing_job", NULL, false, NULL, fail_as_task, "{\"type\":\"object\"}" },
         { "slow_compute", NULL, false, NULL, sleep_as_task, "{\"type\":\"object\"}" },
         { "json_schema_2020_12_tool", TEXT("ok"), false, NULL, NULL,
@@ -245,7 +245,7 @@ static void need_sampling(struct mcp_call *call) {
         mcp_call_fail(call, &error);
 }
 
-static void greet(struct mcp_call *call) {
+static void fixture_greet(struct mcp_call *call) {
         const struct mcp_message *message = call->context;
         const char *name = json_string_value(json_object_get(json_object_get(message->params, "arguments"), "name"));
         char words[200];

@@ -1,5 +1,5 @@
-/* What the conformance tests of the protocol want to find: tools, prompts and resources with given texts. Only where
- * the daemon was started with GLOVEBOX_TEST_MCP_FIXTURES=1; it is not available otherwise. */
+/* Tools, prompts and resources with fixed texts, which the protocol's conformance tests require. Available only if the
+ * daemon was started with GLOVEBOX_TEST_MCP_FIXTURES=1. */
 #pragma once
 
 #include "mcp/mcp.h"

@@ -3,8 +3,8 @@
  * The way of a message. A transport (src/api/mcp.c for POST /mcp, channel.c for `glovebox mcp`) reads one JSON-RPC
  * message, bounded, and makes a struct mcp_call of each request. mcp_call_start finds the method in a table (server.c),
  * which answers at once or asks the session layer. The answer leaves by the transport's link, once. Both revisions of
- * the protocol ("eras") go this way; era.h tells them apart. Nothing here is bound to a connection: a sandbox, a run
- * and a task are named by arguments. */
+ * the protocol ("eras") use it; message.h distinguishes them. No state belongs to a connection: arguments name
+ * sandboxes, runs and tasks. */
 #pragma once
 
 #include <jansson.h>
@@ -39,7 +39,7 @@ struct session_manager;
 struct mcp_call;
 struct mcp_tool;
 
-/* Who asks. The transport owns it; it lives longer than the calls that point to it. */
+/* The client of a call. The transport owns it; it lives longer than the calls that point to it. */
 struct mcp_peer {
         struct session_manager *manager;
         const char *owner;      /* a key's name, or "" for the operator */
@@ -51,7 +51,7 @@ struct mcp_peer {
         bool has_fixtures;      /* tools and resources of the conformance tests */
 };
 
-/* How a transport carries what belongs to a call. */
+/* The functions of a transport. */
 struct mcp_link {
         /* Without room for it, a notification may be dropped. */
         void (*notify)(struct mcp_call *call, const char *text, size_t size);
@@ -98,13 +98,13 @@ void mcp_call_init(struct mcp_call *call, const struct mcp_link *link, struct mc
 /* Carries it out. The call may be gone when this returns. */
 void mcp_call_start(struct mcp_call *call, const struct mcp_message *message);
 
-/* Its client said that it does not want the answer any more: the run is ended, and nothing more is sent. */
+/* The client cancelled the call: the run is ended, and nothing more is sent. */
 void mcp_call_cancel(struct mcp_call *call);
 
-/* Its client has left without a word. A run of the modern era ends with it, one of the older goes on. */
+/* The client disconnected without cancelling. A run of the modern era ends, one of the older era continues. */
 void mcp_call_leave(struct mcp_call *call, bool ends_run);
 
-/* The transport goes away altogether: nothing of the call is left. */
+/* The transport ends: frees the call. */
 void mcp_call_drop(struct mcp_call *call);
 
 /* ---- for the methods and tools ---- */
@@ -130,5 +130,5 @@ void mcp_call_notify(struct mcp_call *call, const char *method, const char *para
 void mcp_call_expect(struct mcp_call *call, void (*finish)(struct mcp_call *call, const char *text, size_t size));
 void mcp_call_settle(struct mcp_call *call, int code, const struct err *err);
 
-/* Ends the wait for a run at that moment (0: none), with what there is by then. */
+/* Ends the wait for a run at that time (0: never), with the output so far. */
 void mcp_call_wait(struct mcp_call *call, uint64_t wait_ms);

@@ -18,19 +18,26 @@ int mcp_error_set(struct mcp_error *error, int code, int status, const char *for
         return -1;
 }
 
-static int read_message(json_t *json, struct mcp_message *message, struct mcp_error *error) {
+/* Checks the members of every JSON-RPC message. */
+static int check_envelope(json_t *json, struct mcp_error *error) {
         const char *version = json_string_value(json_object_get(json, "jsonrpc"));
-        json_t *id = json_object_get(json, "id"), *method = json_object_get(json, "method");
-        json_t *params = json_object_get(json, "params");
+        const json_t *id = json_object_get(json, "id");
         if (json_is_array(json))
                 return mcp_error_set(error, MCP_INVALID_REQUEST, 400,
                                      "batches are not supported: send one message at a time");
         if (!json_is_object(json) || !version || strcmp(version, "2.0") != 0)
                 return mcp_error_set(error, MCP_INVALID_REQUEST, 400,
-                                     "a message is an object with \"jsonrpc\": \"2.0\"");
+                                     "a message must be an object with \"jsonrpc\": \"2.0\"");
         if (id && !json_is_string(id) && !json_is_integer(id))
-                return mcp_error_set(error, MCP_INVALID_REQUEST, 400, "\"id\" is a text or a whole number");
-        message->id = id;
+                return mcp_error_set(error, MCP_INVALID_REQUEST, 400, "\"id\" must be a text or a whole number");
+        return 0;
+}
+
+static int read_message(json_t *json, struct mcp_message *message, struct mcp_error *error) {
+        if (check_envelope(json, error) < 0)
+                return -1;
+        json_t *method = json_object_get(json, "method"), *params = json_object_get(json, "params");
+        message->id = json_object_get(json, "id");
         if (!method && (json_object_get(json, "result") || json_object_get(json, "error"))) {
                 message->kind = MCP_RESPONSE;
                 return 0;
@@ -39,7 +46,7 @@ static int read_message(json_t *json, struct mcp_message *message, struct mcp_er
                 return mcp_error_set(error, MCP_INVALID_REQUEST, 400, "\"method\" must be given, as text");
         if (params && !json_is_object(params))
                 return mcp_error_set(error, MCP_INVALID_PARAMS, 400, "\"params\" must be an object");
-        message->kind = id ? MCP_REQUEST : MCP_NOTIFICATION;
+        message->kind = message->id ? MCP_REQUEST : MCP_NOTIFICATION;
         message->method = json_string_value(method);
         message->params = params;
         message->meta = json_object_get(params, "_meta");

@@ -52,8 +52,8 @@ struct mcp_message {
 int mcp_message_parse(const char *bytes, size_t size, json_t **ret_json, struct mcp_message *ret_message,
                       struct mcp_error *error);
 
-/* What a modern request must carry. `ret_message->era` is set: a version in a header decides where the message is
- * silent. */
+/* Checks the required members of a modern request and sets `ret_message->era`: a version in a header counts if the
+ * message has none. */
 int mcp_message_check_era(struct mcp_message *message, const char *header_version, struct mcp_error *error);
 
 /* {"jsonrpc":"2.0","id":…,"error":{…}} as a fresh text, or NULL; takes the error's data. id may be NULL. */

@@ -1,5 +1,5 @@
-/* What a run printed, as much of it as a model is shown: both streams in their order, from some byte on, the beginning
- * and the end kept and the middle counted. */
+/* The part of a run's output that a model sees: both streams in their order, from some byte on. It keeps the beginning
+ * and the end, and counts the middle. */
 #pragma once
 
 #include <stdbool.h>

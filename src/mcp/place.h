@@ -1,4 +1,4 @@
-/* What the sandboxes of a caller can reach, in words for a model. */
+/* Describes for a model what the sandboxes of a caller can reach. */
 #pragma once
 
 #include <jansson.h>
@@ -7,5 +7,5 @@
 /* Of these options of session.create (or NULL): a fresh text, or NULL when memory is short. */
 char *place_describe(const json_t *options);
 
-/* Was the daemon started for the conformance tests? */
+/* True if the daemon was started for the conformance tests. */
 bool place_has_fixtures(void);

@@ -58,9 +58,9 @@ void resource_list_templates(struct mcp_call *call, const struct mcp_message *me
 
 /* ---- read ---- */
 
-/* The session's name and the path below its workspace. Segments of a stranger's URI are decoded once. */
-static int take_apart(struct mcp_call *call, const char *uri, char ret_name[static TOOL_NAME_ROOM],
-                      char ret_path[static 4096], struct err *err) {
+/* The session's name and the path below its workspace. Segments of the client's URI are decoded once. */
+static int resource_parse_uri(struct mcp_call *call, const char *uri, char ret_name[static TOOL_NAME_ROOM],
+                              char ret_path[static 4096], struct err *err) {
         char handle[sizeof(call->sandbox)], path[URI_MAX + 1];
         size_t size = strlen(uri), n;
         if (size > URI_MAX || strncmp(uri, scheme, strlen(scheme)) != 0)
@@ -100,11 +100,7 @@ static void answer_bytes(struct mcp_call *call, const char *uri, const char *byt
 
 static char *read_whole(int fd, size_t size, struct err *err) {
         char *bytes = malloc(size + 1);
-        size_t done = 0;
-        ssize_t n = 1;
-        while (bytes && done < size && (n = pread(fd, bytes + done, size - done, (off_t) done)) > 0)
-                done += (size_t) n;
-        if (bytes && done == size)
+        if (bytes && fd_read_at(fd, bytes, size, 0) == (ssize_t) size)
                 return bytes;
         (void) (bytes ? err_set(err, ERR_GONE, "the file changed while it was read; try again")
                       : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY));
@@ -144,7 +140,7 @@ void resource_read(struct mcp_call *call, const struct mcp_message *message) {
                 return;
         call->is_resource = true;
         call->context = uri;
-        if (take_apart(call, uri, name, path, &err) < 0)
+        if (resource_parse_uri(call, uri, name, path, &err) < 0)
                 mcp_call_refuse(call, &err);
         else
                 ask_open(call, name, path, message->params, on_opened);

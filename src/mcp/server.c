@@ -34,7 +34,7 @@ static void put_instructions(const struct mcp_call *call, struct json_writer *me
         json_writer_put_string(members, plain.bytes, plain.size);
 }
 
-static void initialize(struct mcp_call *call, const struct mcp_message *message) {
+static void server_initialize(struct mcp_call *call, const struct mcp_message *message) {
         static const char *const known[] = { MCP_LEGACY_VERSION, MCP_OLDEST_VERSION };
         const char *asked = json_string_value(json_object_get(message->params, "protocolVersion"));
         const char *version = known[0];
@@ -57,7 +57,7 @@ static void initialize(struct mcp_call *call, const struct mcp_message *message)
         mcp_call_result(call, &members, NULL);
 }
 
-static void discover(struct mcp_call *call, const struct mcp_message *message) {
+static void server_discover(struct mcp_call *call, const struct mcp_message *message) {
         (void) message;
         _cleanup_json_writer_ struct json_writer members = { 0 };
         json_writer_put_literal(&members, "\"supportedVersions\":[\"" MCP_MODERN_VERSION "\",\"" MCP_LEGACY_VERSION
@@ -68,16 +68,16 @@ static void discover(struct mcp_call *call, const struct mcp_message *message) {
         mcp_call_result(call, &members, NULL);
 }
 
-static void ping(struct mcp_call *call, const struct mcp_message *message) {
+static void server_ping(struct mcp_call *call, const struct mcp_message *message) {
         (void) message;
         const struct json_writer nothing = { 0 };
         mcp_call_result(call, &nothing, NULL);
 }
 
 static const struct method methods[] = {
-        { "initialize", MCP_LEGACY, initialize, NULL },
-        { "ping", MCP_LEGACY, ping, NULL },
-        { "server/discover", MCP_MODERN, discover, NULL },
+        { "initialize", MCP_LEGACY, server_initialize, NULL },
+        { "ping", MCP_LEGACY, server_ping, NULL },
+        { "server/discover", MCP_MODERN, server_discover, NULL },
         { "tools/list", MCP_BOTH, tool_list, NULL },
         { "tools/call", MCP_BOTH, tool_call, "name" },
         { "resources/list", MCP_BOTH, resource_list, NULL },

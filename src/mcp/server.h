@@ -22,8 +22,8 @@ void task_get(struct mcp_call *call, const struct mcp_message *message);
 void task_update(struct mcp_call *call, const struct mcp_message *message);
 void task_cancel(struct mcp_call *call, const struct mcp_message *message);
 
-/* What lists and reads carry in the modern era. */
+/* The members that lists and reads have in the modern era. */
 void server_put_caching(const struct mcp_call *call, struct json_writer *members, unsigned ttl_ms, bool is_public);
 
-/* There is one page: any cursor is a wrong one. False: that was answered. */
+/* There is one page, so any cursor is wrong. False: an error was sent. */
 bool server_check_cursor(struct mcp_call *call, const struct mcp_message *message);

@@ -54,27 +54,31 @@ static size_t skip_value(struct slice whole, size_t at) {
         return at;
 }
 
+/* The key of a member at *at, which is moved behind the colon. */
+static bool take_key(struct slice whole, size_t *at, struct slice *ret_key) {
+        size_t begin = *at;
+        if (whole.bytes[begin] != '"')
+                return false;
+        size_t end = skip_string(whole, begin);
+        if (ret_key)
+                *ret_key = (struct slice) { whole.bytes + begin + 1, end - begin - 2 };
+        end = skip_spaces(whole, end);
+        if (end >= whole.size || whole.bytes[end] != ':')
+                return false;
+        *at = skip_spaces(whole, end + 1);
+        return true;
+}
+
 bool slice_next(struct slice whole, size_t *at, struct slice *ret_key, struct slice *ret_value) {
         if (!whole.bytes || whole.size < 2 || (whole.bytes[0] != '{' && whole.bytes[0] != '['))
                 return false;
-        bool is_object = whole.bytes[0] == '{';
         size_t i = skip_spaces(whole, *at ? *at : 1);
         if (i < whole.size && whole.bytes[i] == ',')
                 i = skip_spaces(whole, i + 1);
         if (i >= whole.size || whole.bytes[i] == '}' || whole.bytes[i] == ']')
                 return false;
-        if (is_object) {
-                size_t begin = i;
-                if (whole.bytes[i] != '"')
-                        return false;
-                i = skip_string(whole, i);
-                if (ret_key)
-                        *ret_key = (struct slice) { whole.bytes + begin + 1, i - begin - 2 };
-                i = skip_spaces(whole, i);
-                if (i >= whole.size || whole.bytes[i] != ':')
-                        return false;
-                i = skip_spaces(whole, i + 1);
-        }
+        if (whole.bytes[0] == '{' && !take_key(whole, &i, ret_key))
+                return false;
         size_t end = skip_value(whole, i);
         if (end <= i)
                 return false;

@@ -78,7 +78,7 @@ static bool take_id(struct mcp_call *call, const struct mcp_message *message, ch
         return false;
 }
 
-/* What there is is answered at the next turn of the loop: the run's end, or that it is on. */
+/* Answers at the next iteration of the loop with the run's result, or that it is active. */
 void task_get(struct mcp_call *call, const struct mcp_message *message) {
         char name[TOOL_NAME_ROOM];
         if (!take_id(call, message, name))

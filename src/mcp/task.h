@@ -7,7 +7,7 @@
 
 #define MCP_TASKS_EXTENSION "io.modelcontextprotocol/tasks"
 
-/* Answers a call whose run goes on with a task for it. */
+/* Answers a call with a task for its run, which continues. */
 void task_answer(struct mcp_call *call);
 
 /* Writes what tasks/get and the answer above have in common: taskId, status, times. */

@@ -29,7 +29,7 @@ struct mcp_tool {
 extern const struct mcp_tool tools[];
 extern const size_t n_tools;
 
-/* Are these arguments that the tool takes? ERR_USAGE says which is not. NULL stands for none. */
+/* Checks the arguments of a tool; NULL: there are none. The message of ERR_USAGE names the wrong one. */
 int tool_check(const struct mcp_tool *tool, json_t *arguments, struct err *err);
 
 /* The session's name behind a handle (NULL: the default). ERR_USAGE: no handle. Sets call->sandbox. */

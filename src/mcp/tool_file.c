@@ -20,7 +20,7 @@ enum {
         IMAGE_MAX = 1 << 20, /* of one that is shown */
 };
 
-static const char *get(json_t *arguments, const char *name) {
+static const char *get_argument(json_t *arguments, const char *name) {
         return json_string_value(json_object_get(arguments, name));
 }
 
@@ -36,15 +36,12 @@ struct file_view {
 /* Up to max bytes from the beginning of the file: a fresh text. */
 static char *read_beginning(int fd, size_t max, size_t *ret_size, struct err *err) {
         char *bytes = malloc(max);
-        size_t size = 0;
-        ssize_t n = 1;
-        while (bytes && size < max && (n = pread(fd, bytes + size, max - size, (off_t) size)) > 0)
-                size += (size_t) n;
-        if (bytes && n >= 0) {
-                *ret_size = size;
+        ssize_t n = bytes ? fd_read_at(fd, bytes, max, 0) : -ENOMEM;
+        if (n >= 0) {
+                *ret_size = (size_t) n;
                 return bytes;
         }
-        (void) (bytes ? err_sys(err, errno, "reading the file") : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY));
+        (void) (bytes ? err_sys(err, (int) -n, "reading the file") : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY));
         free(bytes);
         return NULL;
 }
@@ -184,10 +181,10 @@ static void on_opened_to_read(struct mcp_call *call, json_t *arguments, struct a
 void tool_read_file(struct mcp_call *call, json_t *arguments) {
         char name[TOOL_NAME_ROOM];
         struct err err;
-        if (tool_name_sandbox(call, get(arguments, "sandbox"), name, &err) < 0)
+        if (tool_name_sandbox(call, get_argument(arguments, "sandbox"), name, &err) < 0)
                 mcp_call_refuse(call, &err);
         else
-                ask_open(call, name, get(arguments, "path"), arguments, on_opened_to_read);
+                ask_open(call, name, get_argument(arguments, "path"), arguments, on_opened_to_read);
 }
 
 /* ---- write ---- */
@@ -205,10 +202,10 @@ static void on_written(struct mcp_call *call, const char *path, size_t size, con
 void tool_write_file(struct mcp_call *call, json_t *arguments) {
         char name[TOOL_NAME_ROOM];
         struct err err;
-        struct ask_bytes content = { get(arguments, "content"),
+        struct ask_bytes content = { get_argument(arguments, "content"),
                                      json_string_length(json_object_get(arguments, "content")) };
         _cleanup_free_ char *decoded = NULL;
-        int code = tool_name_sandbox(call, get(arguments, "sandbox"), name, &err);
+        int code = tool_name_sandbox(call, get_argument(arguments, "sandbox"), name, &err);
         if (code == 0 && json_is_true(json_object_get(arguments, "base64"))) {
                 decoded = malloc(content.size / 4 * 3 + 4);
                 if (!decoded || base64_decode(content.bytes, content.size, decoded, &content.size) < 0)
@@ -218,7 +215,7 @@ void tool_write_file(struct mcp_call *call, json_t *arguments) {
         if (code < 0)
                 mcp_call_refuse(call, &err);
         else
-                ask_write(call, name, get(arguments, "path"), &content, on_written);
+                ask_write(call, name, get_argument(arguments, "path"), &content, on_written);
 }
 
 /* ---- list ---- */
@@ -272,9 +269,9 @@ static void on_opened_to_list(struct mcp_call *call, json_t *arguments, struct a
 
 void tool_list_files(struct mcp_call *call, json_t *arguments) {
         char name[TOOL_NAME_ROOM];
-        const char *path = get(arguments, "path");
+        const char *path = get_argument(arguments, "path");
         struct err err;
-        if (tool_name_sandbox(call, get(arguments, "sandbox"), name, &err) < 0)
+        if (tool_name_sandbox(call, get_argument(arguments, "sandbox"), name, &err) < 0)
                 mcp_call_refuse(call, &err);
         else
                 ask_open(call, name, path ? path : ".", arguments, on_opened_to_list);

@@ -10,7 +10,7 @@ enum { RUN_TIMEOUT_MS = 3600 * 1000 };
 
 typedef void ask_run(struct mcp_call *call, const char *name, json_t *what, uint64_t timeout_ms, ask_finish *finish);
 
-/* A handle that is not there is refused, and only the default sandbox is made by the first run. */
+/* An unknown handle is refused; the first run makes only the default sandbox. */
 static int prepare_run(struct mcp_call *call, json_t *arguments, char ret_name[static TOOL_NAME_ROOM],
                        struct err *err) {
         if (tool_name_sandbox(call, json_string_value(json_object_get(arguments, "sandbox")), ret_name, err) < 0 ||
@@ -24,8 +24,8 @@ static int prepare_run(struct mcp_call *call, json_t *arguments, char ret_name[s
         return call->link->count_run ? call->link->count_run(call, err) : 0;
 }
 
-/* A run goes on after the client's patience, so that a minute, the usual limit of a sandbox, would be no help. 0: the
- * sandbox's own, where the caller may not have more. */
+/* A run continues after the client's timeout, so the usual limit of a sandbox, a minute, would be too short. 0: the
+ * sandbox's own limit, if the caller may not have more. */
 static uint64_t timeout_of(const struct mcp_call *call, const json_t *arguments) {
         const json_t *given = json_object_get(arguments, "timeout_s");
         struct err ignored;
@@ -34,7 +34,7 @@ static uint64_t timeout_of(const struct mcp_call *call, const json_t *arguments)
         return ask_check_timeout(call, RUN_TIMEOUT_MS, &ignored) == 0 ? RUN_TIMEOUT_MS : 0;
 }
 
-/* The run goes on when the client's patience ends; the answer then says how to read it. */
+/* At the client's timeout the run continues, and the answer explains how to read it. */
 static void begin_run(struct mcp_call *call, json_t *arguments, ask_run *ask, const char *what, bool can_go_on) {
         char name[TOOL_NAME_ROOM];
         struct err err;

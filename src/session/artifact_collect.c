@@ -11,7 +11,7 @@
 #include "session/outputs.h"
 #include "session/session.h"
 
-enum { MUCH_BYTES = 1 << 20, MUCH_FILES = 20 }; /* more than this is not copied by the daemon itself */
+enum { MUCH_BYTES = 1 << 20, MUCH_FILES = 20 }; /* the daemon copies at most this; a child copies more */
 enum { PATIENCE_MS = 60000 };
 enum { SEEN_FEW_BYTES = 64 << 10 }; /* of a list of artifacts, packed: a child looks at larger ones */
 
@@ -91,8 +91,7 @@ void artifact_collect_resume(struct session *session, int64_t began_ms) {
 
 static void copy_out(struct session *session, int workspace_fd, const char *run_id, struct artifact_list *list) {
         char out_dir[4200];
-        if (disk_admit(session->manager, NULL, 0, NULL) <
-            0) { /* the reserve of the host: what it made is gone with it */
+        if (disk_admit(session->manager, NULL, 0, NULL) < 0) { /* the reserve of the host: its artifacts are lost */
                 artifact_list_release(list);
                 return;
         }
@@ -101,7 +100,7 @@ static void copy_out(struct session *session, int workspace_fd, const char *run_
         outputs_stamp(session->manager, out_dir);
 }
 
-/* Leaves what the run made or changed. Where it is not known what was there before, change times decide. */
+/* Keeps the artifacts that the run created or changed. If the state before the run is unknown, change times decide. */
 static void keep_fresh(const struct session *session, struct artifact_list *list) {
         struct artifact_list seen = { 0 };
         if (!session->is_seen)
@@ -113,7 +112,7 @@ static void keep_fresh(const struct session *session, struct artifact_list *list
         artifact_list_release(&seen);
 }
 
-/* Where they are on the host says nothing that others than the operator may know. */
+/* Only the operator may see where they are on the host. */
 static void describe_fresh(const struct session *session, struct artifact_list *fresh, struct json_writer *text) {
         if (!session->ephemeral && !*session->row.owner)
                 (void) artifact_locate(fresh, session->workspace, NULL);
@@ -135,7 +134,7 @@ static bool is_much(const struct artifact_list *list) {
         return bytes > MUCH_BYTES || list->count > MUCH_FILES;
 }
 
-/* Of an ephemeral run: copies out what it left, and says what that is. */
+/* For an ephemeral run: copies its artifacts out of the box, and lists them. */
 static int copy_in_child(const int *fds, int out_fd, void *context) {
         struct session *session = context;
         struct artifact_list list = { 0 };
@@ -160,8 +159,8 @@ static void on_copied(void *context, const char *bytes, size_t size) {
         session->on_collected(session);
 }
 
-/* Of a session: says what the run made or changed, as JSON, and what is there now. Ten thousand files take
- * milliseconds to compare and to describe, too. */
+/* For a session: lists the artifacts that the run created or changed, as JSON, and all that exist now. Comparing and
+ * describing ten thousand files takes milliseconds. */
 static int list_in_child(const int *fds, int out_fd, void *context) {
         struct session *session = context;
         struct artifact_list list = { 0 };
@@ -178,7 +177,7 @@ static int list_in_child(const int *fds, int out_fd, void *context) {
                        : -1;
 }
 
-/* A list of many stays as it came: only a child looks at it. */
+/* A long list stays packed: only a child reads it. */
 static void keep_seen(struct session *session, const char *bytes, size_t size) {
         forget_seen(session);
         if (size > SEEN_FEW_BYTES)

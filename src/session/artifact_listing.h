@@ -1,5 +1,5 @@
-/* The list of a workspace's artifacts. A few are read at once, many by a child: how many there are is the choice of the
- * code in the box. */
+/* The list of a workspace's artifacts. The daemon reads a short one itself, a child reads a long one: code in the box
+ * decides how many there are. */
 #pragma once
 
 #include "base/err.h"

@@ -8,7 +8,7 @@
 #include "session/spill.h"
 
 /* Nothing refers to it any more. */
-static void let_go(struct caller *caller) {
+static void caller_release(struct caller *caller) {
         if (caller->run)
                 for (struct caller **at = &caller->run->callers; *at; at = &(*at)->next)
                         if (*at == caller) {
@@ -33,7 +33,8 @@ static void let_go(struct caller *caller) {
 
 /* ---- the audit log ---- */
 
-/* What only looks is not recorded; what runs is recorded when the run ends (run.c), or here when none began. */
+/* Operations that only read are not recorded. Those that start a run are recorded when the run ends (run.c), or here if
+ * no run began. */
 static bool is_recorded(const char *operation, bool is_refused) {
         static const char *const runs[] = { "execute", "command" };
         static const char *const looks[] = { "ping",         "status",      "ps",        "session.list",
@@ -73,7 +74,7 @@ void caller_done(struct caller *caller, const char *status) {
 
 void caller_answer_text(struct caller *caller, const char *text, size_t size, json_t *json) {
         caller_done(caller, "ok");
-        let_go(caller);
+        caller_release(caller);
         caller->type->answer(caller, text, size, json);
 }
 
@@ -90,7 +91,7 @@ void caller_answer(struct caller *caller, json_t *answer) {
 
 void caller_refuse(struct caller *caller, const struct err *err) {
         caller_done(caller, err_code_name(err->code));
-        let_go(caller);
+        caller_release(caller);
         caller->type->refuse(caller, err);
 }
 
@@ -124,7 +125,7 @@ void caller_leave(struct caller *caller) {
         if (caller->source)
                 caller->source->leave(caller->source_context);
         struct session *program = caller->session && caller->session->is_program ? caller->session : NULL;
-        let_go(caller);
+        caller_release(caller);
         if (program)
                 session_remove(program, false);
         if (run && caller->cancel_on_disconnect)

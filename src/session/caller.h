@@ -28,15 +28,16 @@ struct caller_output {
 };
 
 struct caller_type {
-        /* The last word, as text: a JSON object. `json` is the same before it was written, or NULL; both borrowed. */
+        /* The answer, as text: a JSON object. `json` is the same as a tree, or NULL; both borrowed. */
         void (*answer)(struct caller *caller, const char *text, size_t size, json_t *json);
         void (*refuse)(struct caller *caller, const struct err *err);
 
-        /* It waits for this run, or reads it again: comes before anything else about it. The run is written down: it is
-         * not lost with the daemon. It may still be refused, when no box can be made for it. NULL: not interested. */
+        /* The caller waits for this run, or reads it again. Called before anything else about the run. The run is
+         * recorded, so a crash of the daemon does not lose it; it may still be refused if no box can be made. NULL: not
+         * interested. */
         void (*accepted)(struct caller *caller, const char *run_id);
 
-        /* The run has begun in a kernel, or waits behind one that has: from here on it has a result. Comes once, after
+        /* The run has begun in a kernel, or waits behind one that has: from here on it has a result. Called once, after
          * `accepted` and before any output. NULL: not interested. */
         void (*begun)(struct caller *caller, const char *run_id);
 
@@ -46,8 +47,8 @@ struct caller_type {
         void (*display)(struct caller *caller, const char *data, size_t size); /* JSON */
         bool (*wants_more)(const struct caller *caller);
 
-        /* Of a session elsewhere (daemon/remote.h): a piece of a file that is read there; and what is sent there may go
-         * on. NULL: files do not go this way. */
+        /* For a session of another Glovebox (daemon/remote.h): a piece of a file that is read there; and sending may
+         * continue. NULL: files are not sent this way. */
         void (*data)(struct caller *caller, const char *bytes, size_t size);
         void (*room)(struct caller *caller);
 
@@ -58,7 +59,7 @@ struct caller_type {
         const char *via; /* "socket", "http": for the audit log; NULL: acts for a caller that is recorded */
 };
 
-/* What answers a caller from elsewhere, a bit at a time (daemon/remote.h). */
+/* The source of an answer that arrives from another Glovebox in pieces (daemon/remote.h). */
 struct caller_source {
         void (*leave)(void *context); /* the client has disconnected */
         void (*feed)(void *context); /* it has room for more */
@@ -72,12 +73,13 @@ struct caller {
         bool cancel_on_disconnect;
         bool is_begun; /* `begun` was called */
         uint64_t cursor; /* number of the next journal event to send */
-        const char *operation; /* what it asked for, while that is to be recorded; or NULL */
+        const char *operation; /* the operation, until it is recorded; or NULL */
         char about[104]; /* the session's name that it gave, or "" */
         const char *from; /* where it is, or NULL; borrowed */
         uint64_t asked_ms;
 
-        /* where it waits: in the list of a run, for a session to fall asleep, or for itself to read what is left */
+        /* the list in which it waits: of a run, of a session that goes to sleep, or of callers that have output left to
+         * read */
         struct run *run;
         struct caller *next;
         struct session *session;
@@ -86,22 +88,23 @@ struct caller {
         void *source_context;
         struct caller **held_by; /* a pointer to it elsewhere, or NULL; cleared when the caller ends */
 
-        /* a caller that acts for it and answers it in the end; and the reverse (session/install.c) */
+        /* the caller that acts for it and will answer it, and the reverse (session/install.c) */
         struct caller *stand_in, *behalf_of;
 };
 
-/* It asks for this operation, about that session (NULL: none): its end goes into the audit log. Called by the
- * operations; again for the same one it does nothing. */
+/* Begins this operation on that session (NULL: none), whose end will be recorded in the audit log. Every operation
+ * calls it; a second call does nothing. */
 void caller_begin(struct caller *caller, const char *operation, const char *session);
 
-/* The request is over, with "ok" or the name of an error: the audit log gets its line, unless it has it. caller_answer
- * and caller_refuse call it; a front end that answers by itself (a file in pieces) does so. */
+/* The request is over, with "ok" or the name of an error: writes the line of the audit log, once. caller_answer and
+ * caller_refuse call it; a front end that answers by itself (a file in pieces) must call it. */
 void caller_done(struct caller *caller, const char *status);
 
-/* The session of this name that the caller may see; NULL is not a name. ERR_NOT_FOUND says which do exist. */
+/* The session of this name that the caller may see; NULL is not a name. The message of ERR_NOT_FOUND lists those that
+ * exist. */
 struct session *caller_find_session(const struct caller *caller, const char *name, struct err *err);
 
-/* Says `begun`, unless that was said. */
+/* Calls `begun`, unless it was called before. */
 void caller_tell_begun(struct caller *caller, const char *run_id);
 
 /* Takes the reference. */
@@ -112,10 +115,10 @@ void caller_refuse(struct caller *caller, const struct err *err);
 /* The client has disconnected. The run continues unless cancel_on_disconnect is set. The front end frees the caller. */
 void caller_leave(struct caller *caller);
 
-/* The run that it waits for, its own or that of who stands in for it. NULL: none, or none yet. */
+/* The run for which it waits, itself or through the caller that acts for it. NULL: none, or none yet. */
 struct run *caller_run(const struct caller *caller);
 
-/* There is room again for what it streams. May answer, so it may be the caller's last moment. */
+/* Call it when the client can take more of the stream. It may answer, and the caller may be freed. */
 void caller_feed(struct caller *caller);
 
 static inline bool caller_is_operator(const struct caller *caller) {

@@ -22,7 +22,7 @@ static void caller_job_free(struct caller_job *job) {
         free(job);
 }
 
-/* What the child says is 'a' and the answer, or 'e' and the error. */
+/* The child writes 'a' and the answer, or 'e' and the error. */
 static int do_work(const int *fds, int out_fd, void *context) {
         const struct caller_job *job = context;
         struct json_writer answer = { 0 };
@@ -48,7 +48,7 @@ static void on_done(void *context, const char *bytes, size_t size) {
         if (size == 1 + sizeof(err) && bytes[0] == 'e')
                 memcpy(&err, bytes + 1, sizeof(err));
         else
-                (void) err_set(&err, ERR_TIMEOUT, "it was not done after %d s: try again, or with less at a time",
+                (void) err_set(&err, ERR_TIMEOUT, "it took longer than %d s: try again, or with less at a time",
                                PATIENCE_MS / 1000);
         caller_refuse(caller, &err);
 }

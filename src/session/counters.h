@@ -1,10 +1,10 @@
-/* What happened since the daemon began, counted where it happens and read by /metrics. Numbers only go up. */
+/* Counters of events since the daemon started, for /metrics. They only increase. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* How runs end: the statuses of a result, and those that never became one. */
+/* The ends of runs: the statuses of a result, and runs without one. */
 enum counters_end {
         COUNTERS_OK,
         COUNTERS_ERROR,

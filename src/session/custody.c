@@ -12,7 +12,7 @@
 
 static void on_vault(void *context, uint32_t events);
 
-static void disconnect(struct session_manager *manager) {
+static void custody_disconnect(struct session_manager *manager) {
         loop_unwatch(&manager->vault_watch);
         vault_close(&manager->vault);
 }
@@ -24,7 +24,7 @@ static int connect_to_vault(struct session_manager *manager, bool *ret_new, stru
                 return -1;
         manager->vault_watch = loop_watch(manager->loop, manager->vault.fd, EPOLLIN, on_vault, manager);
         if (!manager->vault_watch) {
-                disconnect(manager);
+                custody_disconnect(manager);
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for the vault");
         }
         helper_started(&manager->helpers[HELPER_VAULT], manager->vault.pid > 0 ? manager->vault.pid : 1);
@@ -55,15 +55,15 @@ static int custody_start(void *context, struct err *err) {
         return 0;
 }
 
-/* One that does not answer is no use, and what it holds is here as well. */
+/* A vault that does not answer is useless, and the daemon has copies of all that it holds. */
 static void give_up_vault(struct session_manager *manager, bool is_hung) {
         if (is_hung && manager->vault.pid > 0)
                 (void) kill(manager->vault.pid, SIGKILL);
-        disconnect(manager);
+        custody_disconnect(manager);
         helper_died(&manager->helpers[HELPER_VAULT]);
 }
 
-/* It speaks only when asked, and is waited for then: this is its end, or an answer that came too late. */
+/* The vault only answers requests, and the daemon waits for each answer: so this is its end, or a late answer. */
 static void on_vault(void *context, uint32_t events) {
         struct session_manager *manager = context;
         char byte;
@@ -93,7 +93,7 @@ void custody_make_sure(struct session_manager *manager) {
 
 void custody_close(struct session_manager *manager) {
         helper_retire(&manager->helpers[HELPER_VAULT]);
-        disconnect(manager);
+        custody_disconnect(manager);
 }
 
 /* A vault that ended is replaced when its end is noticed, and gets this kernel then; a slow one is replaced now. */

@@ -1,8 +1,7 @@
-/* The descriptors of living kernels in the vault's keeping (vault/vault.h), and another vault when that one dies.
+/* Keeps the descriptors of living kernels in the vault (vault/vault.h), and starts another vault if that one dies.
  *
- * The daemon holds every descriptor that the vault holds. So a vault that dies, or that does not answer, is replaced:
- * the new one gets the descriptors of all living kernels, and nothing is lost unless the daemon dies in the
- * milliseconds in between. */
+ * The daemon holds every descriptor that the vault holds. A vault that dies or does not answer is replaced, and the new
+ * one gets the descriptors of all living kernels. They are lost only if the daemon dies within those milliseconds. */
 #pragma once
 
 #include "base/err.h"
@@ -13,7 +12,7 @@ struct session;
 /* Connects to the vault at the start, or starts one. */
 int custody_open(struct session_manager *manager, struct err *err);
 
-/* Replaces a vault that has died, now: the daemon would not come back to it at its end. */
+/* Replaces a vault that has died at once, for a daemon that is ending. */
 void custody_make_sure(struct session_manager *manager);
 
 void custody_close(struct session_manager *manager);

@@ -24,7 +24,7 @@ enum {
         LITTLE = 1 << 20,     /* bytes, which do not count as growing */
         LITTLE_FILES = 100,
         SUSPECT_MIN = 16 << 20,
-        WRITING = 64 << 10,   /* bytes, from which on a run below the reserve counts as writing */
+        WRITING = 64 << 10,   /* bytes; a run that writes more than this below the reserve is ended */
         RESERVE_PERCENT = 5,
 };
 
@@ -43,7 +43,7 @@ static bool disk_look(const struct session_manager *manager, uint64_t *ret_free,
         return true;
 }
 
-static void look_again(struct session_manager *manager) {
+static void disk_check_again(struct session_manager *manager) {
         struct disk_watch *disk = &manager->disk;
         uint64_t total;
         if (!disk_look(manager, &disk->free_bytes, &total))
@@ -77,7 +77,7 @@ int disk_open(struct session_manager *manager, struct err *err) {
                                "has %s in all; choose less",
                                units_format_bytes(disk->reserve_bytes, text), manager->data_dir,
                                units_format_bytes(total, all));
-        look_again(manager);
+        disk_check_again(manager);
         return 0;
 }
 
@@ -92,7 +92,7 @@ static uint64_t files_max(const struct session *session) {
         return session->row.limits.disk_files ? session->row.limits.disk_files : standard.disk_files;
 }
 
-/* Where its own files lie that are to be measured: a directory of the operator's is the operator's to watch. */
+/* The directories to measure. A workspace that the operator named is not measured. */
 static const char *workspace_of(const struct session *session) {
         return session->ephemeral || *session->row.workspace ? "" : session->workspace;
 }
@@ -134,20 +134,20 @@ static bool ask_meter(struct session *session) {
         return true;
 }
 
-/* How much free space has disappeared since the measurement, for any reason. */
+/* The free space that has disappeared since the measurement, for any reason. */
 static uint64_t gone_since(const struct session *session) {
         uint64_t before = session->disk.free_bytes, now = session->manager->disk.free_bytes;
         return before > now ? before - now : 0;
 }
 
-/* Could it have come halfway to its limit? */
+/* True if it may have used half of its limit. */
 static bool is_suspect(const struct session *session) {
         uint64_t limit = session->row.limits.disk_bytes, has = session->disk.bytes,
                  half = limit > has ? (limit - has) / 2 : 0;
         return gone_since(session) > (half > SUSPECT_MIN ? half : SUSPECT_MIN);
 }
 
-/* In use: something runs in it, or has; or code that it left behind may be writing. */
+/* In use: a run is active, or ended since the last measurement, or background code may be writing. */
 static bool is_used(const struct session *session) {
         const struct disk_use *use = &session->disk;
         bool is_running = session->runs && session->runs->started;
@@ -218,7 +218,7 @@ static void report_held(struct session *session) {
         kernel_reply_release(&outcome);
 }
 
-/* What sleeps is as large as the memory was, which has a limit of its own; only what is beyond that counts. */
+/* A sleep file may be as large as the memory limit; only what exceeds that counts. */
 static uint64_t count_state(const struct session *session, uint64_t bytes) {
         uint64_t usual = 2 * session->row.limits.memory_bytes;
         return bytes > usual ? bytes - usual : 0;
@@ -263,7 +263,7 @@ static void on_report(void *context, const struct meter_report *report) {
 
 static void on_tick(void *context);
 
-static void arm(struct session_manager *manager, uint64_t in_ms) {
+static void disk_arm_timer(struct session_manager *manager, uint64_t in_ms) {
         if (!manager->disk.timer && !manager->draining)
                 manager->disk.timer = loop_timer(manager->loop, loop_now_ms() + in_ms, on_tick, manager);
 }
@@ -273,7 +273,7 @@ static void on_tick(void *context) {
         uint64_t now_ms = loop_now_ms();
         bool is_busy = manager->disk.is_short, is_needed = is_busy;
         manager->disk.timer = NULL;
-        look_again(manager);
+        disk_check_again(manager);
         for (struct session *session = manager->sessions; session; session = session->next) {
                 is_needed |= session->kernel && is_watched(session);
                 if (!is_used(session))
@@ -284,7 +284,7 @@ static void on_tick(void *context) {
         }
         manager->disk.is_idle = !is_busy;
         if (is_busy || is_needed)
-                arm(manager, is_busy ? TICK_MS : TICK_IDLE_MS);
+                disk_arm_timer(manager, is_busy ? TICK_MS : TICK_IDLE_MS);
 }
 
 static void mark_busy(struct session *session) {
@@ -295,7 +295,7 @@ static void mark_busy(struct session *session) {
         if (disk->is_idle)
                 loop_timer_drop(&disk->timer);
         disk->is_idle = false;
-        arm(session->manager, TICK_MS);
+        disk_arm_timer(session->manager, TICK_MS);
 }
 
 /* ---- for the session ---- */
@@ -354,7 +354,7 @@ int disk_admit(struct session_manager *manager, struct session *session, uint64_
         struct disk_watch *disk = &manager->disk;
         char limit[32], used[32];
         if (size == 0 || disk->is_short || disk->free_bytes < disk->reserve_bytes + (256 << 20))
-                look_again(manager); /* one cheap call, and only where it may matter */
+                disk_check_again(manager); /* one cheap call, and only where it may matter */
         else
                 disk->free_bytes -= size < disk->free_bytes ? size : disk->free_bytes; /* until it is looked at again */
         if (disk->free_bytes < disk->reserve_bytes + size || disk->is_short)
@@ -401,13 +401,13 @@ static void each_directory(struct session *session, bool (*act)(int fd, const st
         }
 }
 
-static uint64_t bytes_of(const struct session *session, bool is_state) {
+static uint64_t session_disk_bytes(const struct session *session, bool is_state) {
         const struct limits *limits = &session->row.limits;
         return is_state ? 2 * limits->memory_bytes + limits->disk_bytes : limits->disk_bytes;
 }
 
 static bool bound_one(int fd, const struct session *session, bool is_state) {
-        return project_quota_set(fd, session->row.id, bytes_of(session, is_state), files_max(session)) == 0;
+        return project_quota_set(fd, session->row.id, session_disk_bytes(session, is_state), files_max(session)) == 0;
 }
 
 static bool is_bound(int fd, const struct session *session, bool is_state) {
@@ -434,7 +434,7 @@ void disk_bound(struct session *session, bool is_new) {
 }
 
 static bool rebound_one(int fd, const struct session *session, bool is_state) {
-        return project_quota_change(fd, bytes_of(session, is_state), files_max(session)) == 0;
+        return project_quota_change(fd, session_disk_bytes(session, is_state), files_max(session)) == 0;
 }
 
 void disk_limit_changed(struct session *session) {

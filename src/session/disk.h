@@ -1,13 +1,12 @@
 /* The disk limit of sessions, and the reserve of the host.
  *
  * Theory of operation. A workspace on a file system with project quotas is bounded by the kernel (project_quota.h). Any
- * other is watched: while something runs, a timer looks at how much is free on the file system (one system call) and
- * has the meter (meter.h) measure each session that is in use, the more often the faster space goes away. A run that
- * takes its session past the limit is ended with the status "disk". A session that is past its limit stays usable: a
- * run in it may remove files, and is ended only if it adds to them; its result says that the limit is still exceeded.
+ * other is watched: while code runs, a timer reads the free space of the file system (one system call) and lets the
+ * meter (meter.h) measure each session in use; the faster space disappears, the more often. A run that takes its
+ * session past the limit is ended with the status "disk". A session that is past its limit stays usable: a run in it
+ * may remove files, and is ended only if it adds to them; its result says that the limit is still exceeded.
  *
- * Below the reserve nothing is written: uploads, new sessions and installs are refused, and runs that write are
- * ended. */
+ * If less than the reserve is free, uploads, new sessions and installs are refused, and runs that write are ended. */
 #pragma once
 
 #include <stdbool.h>
@@ -48,15 +47,15 @@ struct disk_watch {
         bool is_short; /* less than the reserve is free */
 };
 
-/* Finds the reserve. ERR_USAGE when it is more than there is. */
+/* Determines the reserve. ERR_USAGE if the file system is smaller. */
 int disk_open(struct session_manager *manager, struct err *err);
 void disk_close(struct session_manager *manager);
 
-/* Is it bounded by a quota? With `is_new` its directories were just made and are empty: then it gets one, if the file
- * system has quotas. */
+/* True if a quota bounds it. With `is_new` its directories were just made and are empty: then it gets a quota, if the
+ * file system has them. */
 void disk_bound(struct session *session, bool is_new);
 
-/* Its row has other limits now. */
+/* Call it when the limits of its row have changed. */
 void disk_limit_changed(struct session *session);
 
 /* It is about to be removed. */
@@ -69,15 +68,15 @@ void disk_begin_run(struct session *session, struct run *run);
 bool disk_hold_result(struct session *session, const struct kernel_reply *outcome,
                       void (*report)(struct session *session, const struct kernel_reply *outcome));
 
-/* May so many bytes more be written into it from outside? ERR_NO_SPACE says why not. Counts them. session NULL: into
- * none in particular. */
+/* Checks that so many more bytes may be written into it from outside, and counts them. The message of ERR_NO_SPACE says
+ * why not. session NULL: only the disk itself is checked. */
 int disk_admit(struct session_manager *manager, struct session *session, uint64_t size, struct err *err);
 
-/* What was admitted was not written after all. */
+/* Takes back bytes that were admitted and not written. */
 void disk_give_back(struct session *session, uint64_t size);
 
-/* What is wrong with it, for a run's result: "disk limit 1 GiB …", or "" when nothing is. */
+/* The problem, for a run's result: "disk limit 1 GiB …"; "" if there is none. */
 void disk_describe(const struct session *session, char *ret_text, size_t room);
 
-/* "quota", "watched", "tmpfs" or "none": who bounds it. */
+/* How its size is bounded: "quota", "watched", "tmpfs" or "none". */
 const char *disk_bounded_by(const struct session *session);

@@ -10,7 +10,7 @@
 #include "session/session.h"
 #include "store/reaper.h"
 
-enum { UNSEEN_MS = 300 }; /* for processes that are not seen to leave their groups */
+enum { UNSEEN_MS = 300 }; /* wait for processes whose exit cannot be observed */
 
 static bool is_group_in_use(const struct session_manager *manager, const char *group) {
         for (size_t i = 0; i < manager->n_pool; i++)
@@ -22,8 +22,8 @@ static bool is_group_in_use(const struct session_manager *manager, const char *g
         return false;
 }
 
-/* Killed now, removed by the reaper: nothing waits for it here. What a v1 hierarchy does not list is ending, or is in
- * another pid namespace, out of reach: it gets a moment, all of them together. */
+/* Kills the processes now; the reaper removes the group. A process that a v1 hierarchy does not list is ending, or is
+ * in another PID namespace and cannot be killed: one short wait covers all of them. */
 static void sweep_group(struct session_manager *manager, const char *name, uint64_t until_ms) {
         struct cgroup cgroup;
         while (cgroup_remove_empty(&manager->host, name) < 0) {
@@ -69,7 +69,7 @@ static bool has_prefix(const char *name, const char *prefix) {
 }
 
 void group_sweep(struct session_manager *manager) {
-        if (!manager->knows_takeover) /* a daemon that could not start: who they belong to was never asked */
+        if (!manager->knows_takeover) /* a daemon that could not start does not know which sessions own them */
                 return;
         uint64_t until_ms = loop_now_ms() + UNSEEN_MS;
         manager->n_orphans = 0;
@@ -82,7 +82,7 @@ void group_sweep(struct session_manager *manager) {
                         if ((!is_new && !has_prefix(name, manager->old_group_prefix)) ||
                             is_group_in_use(manager, name) || is_in_earlier_place(manager, i, name))
                                 continue;
-                        if (claim_is_held(name)) { /* a program whose caller has it: session/program.h */
+                        if (claim_is_held(name)) { /* a program that was handed to its caller: session/program.h */
                                 manager->n_orphans++;
                                 continue;
                         }

@@ -13,7 +13,7 @@ static const struct {
 } fields[] = { { "context", 64, true }, { "name", 100, true }, { "type", 100, false }, { "why", 300, false } };
 
 /* Between two characters. */
-static json_t *clip(const json_t *text, size_t max) {
+static json_t *clip_text(const json_t *text, size_t max) {
         const char *bytes = json_string_value(text);
         size_t size = bytes ? strlen(bytes) : 0;
         if (size > max)
@@ -31,8 +31,9 @@ static json_t *held_back_copy(const json_t *answer, size_t n_max, bool is_brief)
                 json_t *entry = json_object();
                 for (size_t field = 0; field < ELEMENTS(fields); field++)
                         if (!is_brief || fields[field].is_brief)
-                                json_object_set_new(entry, fields[field].name,
-                                                    clip(json_object_get(one, fields[field].name), fields[field].max));
+                                json_object_set_new(
+                                        entry, fields[field].name,
+                                        clip_text(json_object_get(one, fields[field].name), fields[field].max));
                 json_array_append_new(array, entry);
         }
         return array;

@@ -1,5 +1,5 @@
-/* Why a session could not be put to sleep: the names that its kernel gave, which may be anything, cut to what is worth
- * keeping and showing. */
+/* The names of variables that kept a session from sleeping. The kernel sent them, so they are untrusted: they are cut
+ * to a bounded list. */
 #pragma once
 
 #include <jansson.h>

@@ -24,7 +24,7 @@
 enum { SETTINGS_MIN_MS = 10000, SETTLE_TIMEOUT_MS = 300000, ASK_TIMEOUT_MS = 10000 };
 
 struct install {
-        struct caller caller; /* of the helper's run, on behalf of who asked us */
+        struct caller caller; /* the caller of the helper's run; acts for the caller of the install */
         struct session *session, *helper;
         json_t *packages;
         uint64_t timeout_ms;
@@ -34,7 +34,7 @@ struct install {
         struct loop_timer *timer; /* while the kernel is asked */
         json_t *result;           /* of the helper's run */
         json_t *report;           /* what was installed */
-        struct err err;           /* why it did not come to that, if code is not ERR_NONE */
+        struct err err;           /* why the install failed, if code is not ERR_NONE */
         uint64_t unread[2];       /* bytes of output and of errors that the caller did not read */
         bool stopping;            /* finish is called from within install_stop */
 };
@@ -52,7 +52,7 @@ static void install_release(struct install *install) {
         free(install);
 }
 
-/* What a run's words about a kernel and its variables mean for an install. */
+/* Translates error messages about a kernel and its variables into those of an install. */
 static void explain_failure(const struct install *install, json_t *result) {
         static const char same[] = "the session's packages are as they were";
         const char *status = json_string_value(json_object_get(result, "status"));
@@ -112,8 +112,7 @@ static void install_finish(struct install *install, json_t *stale) {
         else if (outer) {
                 if (session_is_going(session) || install->err.code == ERR_NONE)
                         (void) err_set(&install->err, ERR_GONE, "%s before the packages were installed",
-                                       session_is_going(session) ? "the session was removed"
-                                                                 : "the helper box went away");
+                                       session_is_going(session) ? "the session was removed" : "the helper box ended");
                 caller_refuse(outer, &install->err);
         }
         install_release(install);
@@ -123,7 +122,7 @@ static void install_finish(struct install *install, json_t *stale) {
 
 /* ---- 4: the kernel ---- */
 
-/* Of what the kernel says only names count that were installed. */
+/* Only names that were installed are taken from the kernel's answer. */
 static json_t *known_names(const struct install *install, const json_t *stale) {
         json_t *names = json_array(), *item;
         size_t i;
@@ -178,7 +177,7 @@ static void ask_kernel(struct install *install) {
         else if (text && session_ask_packages(session, text) == 0)
                 install->timer =
                         loop_timer(session->manager->loop, loop_now_ms() + ASK_TIMEOUT_MS, on_no_answer, install);
-        else /* it runs something: whatever was there in another version before may be imported */
+        else /* it is busy: it may have imported any package that existed in another version before */
                 install_finish(install, json_object_get(install->report, "replaced"));
 }
 
@@ -316,7 +315,7 @@ static json_t *make_command(const struct install *install, json_t *settings) {
         return json_pack("{s:o, s:o, s:s, s:b}", "argv", argv, "env", env, "cwd", "/tmp", "python", 1);
 }
 
-/* Exactly the hosts that the operator's pip uses; by that they may have private addresses. */
+/* Exactly the hosts that the operator's pip uses; these may have private addresses. */
 static int grant_network(struct session *helper, const json_t *settings, struct err *err) {
         size_t i;
         json_t *host;
@@ -371,7 +370,7 @@ static int start_helper(struct install *install, json_t *settings, struct err *e
 
 /* ---- 1: the host's settings ---- */
 
-/* As long as the install may take: what reads them has the lowest priority, and takes as long as a busy host lets it. */
+/* The time limit of the install: the reader has the lowest priority, and a busy host can delay it. */
 static uint64_t settings_time_ms(uint64_t timeout_ms) {
         return timeout_ms > SETTINGS_MIN_MS ? timeout_ms : SETTINGS_MIN_MS;
 }

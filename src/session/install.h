@@ -1,9 +1,9 @@
 /* `pip install` into a session.
  *
  * Theory of operation. Nothing is installed by the daemon, nor in the session's own box, which has no network and may
- * not write to its packages. Step by step, and none of them makes the daemon's loop wait:
- *  1. a job asks the host's own pip where packages come from (guest/kernel/glovebox_kernel/pip_settings.py);
- *  2. a helper box, an ephemeral session with the session's image and limits, installs into an empty directory
+ * not write to its packages. Step by step, and none of them makes the daemon's loop wait: 1. a helper job reads the
+ * settings of the host's own pip (guest/kernel/glovebox_kernel/pip_settings.py); 2. a helper box, an ephemeral session
+ * with the session's image and limits, installs into an empty directory
  *     (install.py beside it). It alone may reach the hosts that pip's settings name. Its run is streamed as any other;
  *  3. when the box is gone, a job looks at what it left and puts it in the place of the old packages, at once
  *     (store/packages.h). A helper that failed or was killed has changed nothing;
@@ -36,7 +36,7 @@ void install_abandon(struct install *install);
 
 /* ---- for its helper box ---- */
 
-/* What its box is to have beyond that of any ephemeral session. */
+/* The differences of its box from that of any ephemeral session. */
 void install_fill_request(const struct install *install, struct maker_request *request);
 
 /* The directory that its box writes to, to be measured. */
@@ -47,5 +47,5 @@ void install_helper_gone(struct install *install);
 
 /* ---- for the session's kernel ---- */
 
-/* Its answer to PACKAGES; NULL when it died. */
+/* The kernel's answer to PACKAGES; NULL if it died. */
 void install_kernel_answered(struct install *install, json_t *answer);

@@ -42,7 +42,7 @@ static void kernel_order_free(struct session_manager *manager, struct kernel_ord
         free(order);
 }
 
-/* The maker works one at a time; a few requests in its socket keep it busy, the rest waits here. */
+/* A few requests in the maker's socket keep it busy; the others wait here. */
 void kernel_order_send(struct session_manager *manager) {
         struct err err;
         while (manager->orders && manager->n_ordered < KERNEL_ORDERS_AT_ONCE) {

@@ -1,4 +1,4 @@
-/* Orders for kernels. The maker makes a few at a time; the rest waits here, key by key in turn. */
+/* Orders for kernels. The maker gets a few at a time; the others wait in a queue, in which the keys take turns. */
 #pragma once
 
 #include "base/err.h"
@@ -12,18 +12,18 @@ enum {
         KERNEL_ORDERS_AT_ONCE = 4, /* given to the maker before it answers */
 };
 
-/* What a session's configuration says about its kernels. */
+/* Copies a session's configuration into a request for a kernel. */
 void kernel_order_fill(const struct registry_session *row, struct maker_request *ret_request);
 
-/* Gives it an id, and its control groups a name that no other daemon on this host uses. */
+/* Assigns an id, and a name for its control groups that no other daemon on this host uses. */
 int kernel_order_name(const struct session_manager *manager, struct maker_request *request, struct err *err);
 
-/* Asks the maker for a kernel, now or as soon as it has time. Keys take turns: an order waits behind the earlier orders
- * of its own key, and behind one order of each other key. */
+/* Orders a kernel from the maker, now or when it has time. Keys take turns: an order waits behind the earlier orders of
+ * its own key, and behind one order of each other key. */
 int kernel_order_place(struct session_manager *manager, const struct maker_request *request, const char *owner,
                        struct err *err);
 
-/* Gives the maker as much as it takes at a time. */
+/* Sends waiting orders, as many as the maker takes at a time. */
 void kernel_order_send(struct session_manager *manager);
 
 void kernel_order_drop_all(struct session_manager *manager);

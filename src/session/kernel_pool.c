@@ -1,7 +1,7 @@
 /* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run with the usual image.
  * Limits of control groups are set, and a workspace, data or a script is mounted, when the run takes its box. Each is
- * used once. As many full ones, which have imported what is preloaded, are kept as light ones, which have not
- * (kernel/kernel_choice.h). */
+ * used once. It keeps as many full ones (the preloaded modules are imported) as light ones (they are not;
+ * kernel/kernel_choice.h). */
 #include "session/kernel_pool.h"
 
 #include <jansson.h>
@@ -15,8 +15,8 @@
 #include "session/manager.h"
 #include "session/serve_options.h"
 
-/* A run has the processors for itself for so long, and the supervisor, which reports the end of a command and cannot
- * while it clones a box. A shorter run does not delay the next kernel: it is made when the run ends. */
+/* For so long a run has the processors for itself, and so has the supervisor, which cannot report the end of a command
+ * while it clones a box. If the run ends earlier, the next kernel is made then. */
 enum { PAUSE_MS = 25 };
 
 static const struct kernel_listener listener;
@@ -63,7 +63,7 @@ static void on_ended(struct kernel *kernel) {
 
 static const struct kernel_listener listener = { on_ready, on_failed, on_output, on_frame, on_ended };
 
-/* One at a time is on its way: the maker and the host have other things to do. */
+/* One is made at a time, so that the maker and the host have time for other work. */
 static bool is_one_on_its_way(const struct session_manager *manager) {
         for (size_t i = 0; i < manager->n_pool; i++)
                 if (manager->pool[i]->state != KERNEL_IDLE)
@@ -97,7 +97,7 @@ static const char *plain_image(const struct session_manager *manager, const char
 
 void kernel_pool_refill(struct session_manager *manager) {
         struct err err;
-        /* The kind that was taken last is the one that will be asked for next. */
+        /* The next request is probably for the kind that was taken last. */
         bool light = is_short(manager, manager->took_light) ? manager->took_light : !manager->took_light;
         struct registry_session row = { .limits = manager->options->limits,
                                         .allow_weaker = manager->options->allow_weaker };
@@ -142,8 +142,8 @@ void kernel_pool_run_ended(struct session_manager *manager) {
 
 enum shown { SHOWS_NOTHING, SHOWS_LATE, SHOWS_MORE };
 
-/* What a run is to be shown that a plain box does not have: what one that is ready can still be shown
- * (box/late_mounts.h), or more. */
+/* The mounts of a run that a plain box lacks: those that can be added to a ready box (box/late_mounts.h), and
+ * others. */
 static enum shown kind_shown(const struct registry_session *row) {
         static const char *const late[] = { "data", "script", "script_at" };
         json_t *options = *row->options ? json_loads(row->options, 0, NULL) : json_object(), *value;
@@ -210,7 +210,7 @@ static bool is_same_box(const struct session_manager *manager, const struct regi
 
 struct kernel *kernel_pool_take(struct session_manager *manager, const struct registry_session *row, bool light) {
         struct kernel *found = NULL;
-        char options[sizeof(row->options)]; /* of a run that asks for nothing */
+        char options[sizeof(row->options)]; /* of a run without options */
         session_engine_plain_options(manager, options, sizeof(options));
         enum shown shows = strcmp(row->options, options) == 0 && !*row->workspace ? SHOWS_NOTHING : kind_shown(row);
         if (!is_same_box(manager, row, options) || shows == SHOWS_MORE)

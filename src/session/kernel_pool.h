@@ -19,7 +19,7 @@ void kernel_pool_run_ended(struct session_manager *manager);
 
 struct kernel *kernel_pool_take(struct session_manager *manager, const struct registry_session *row, bool light);
 
-/* Must the box of a kernel that was taken be shown something? */
+/* True if the box of a kernel that was taken needs more mounts. */
 bool kernel_pool_has_to_show(const struct registry_session *row);
 
 /* Gives the box of a kernel that was taken the limits of its run. After a failure it is of no use. */

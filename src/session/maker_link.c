@@ -37,7 +37,7 @@ static void note_nursery(struct session_manager *manager, const struct maker_nur
         manager->nurseries[i] = *news;
 }
 
-/* A box whose kernel nothing waits for any more. */
+/* A box whose kernel is no longer needed. */
 static void discard_box(struct session_manager *manager, struct maker_reply *reply) {
         for (size_t i = 0; i < MAKER_FDS; i++)
                 fd_close(&reply->fds[i]);
@@ -154,7 +154,7 @@ static int restart_maker(void *context, struct err *err) {
         return 0;
 }
 
-/* Kernels that were on their way are lost; the callers that waited for one get an error. */
+/* Kernels that the maker had not delivered are lost; the callers that wait for one get an error. */
 static void on_maker_died(struct session_manager *manager) {
         struct err gone;
         loop_unwatch(&manager->maker_watch);

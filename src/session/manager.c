@@ -125,10 +125,10 @@ int manager_open(struct session_manager *manager, struct err *err) {
         char quarantined[4200], path[4200];
         if (identity_enter(&manager->rootless, err) < 0 || loop_make(&manager->loop, err) < 0)
                 return -1;
-        (void) host_refuses_proc(); /* asked now: it takes a child, and the loop never waits for one */
+        (void) host_refuses_proc(); /* now: it waits for a child, which the event loop must not do */
         name_helpers(manager);
-        /* Before the lock of the registry is taken: what was opened first is closed last, and this one takes Linux up
-         * to 20 ms, in which a daemon that was killed would hold its lock. */
+        /* Opened before the registry is locked: a killed process closes its descriptors in reverse order, and closing
+         * this one can take 20 ms, during which the dead daemon would still hold the lock. */
         disk_reserve_open(manager->data_dir);
         if (make_directories(manager, err) < 0 || disk_open(manager, err) < 0 ||
             registry_open(manager->data_dir, &manager->registry, quarantined, err) < 0)
@@ -196,7 +196,7 @@ void manager_sweep(struct session_manager *manager) {
         if (manager->n_orphans > 0)
                 group_sweep(manager);
         kernel_pool_refill(manager);
-        (void) malloc_trim(0); /* what small blocks left between those that are still in use */
+        (void) malloc_trim(0); /* free memory between small blocks that are in use */
 }
 
 /* ---- end ---- */

@@ -1,6 +1,6 @@
-/* The session manager: what sessions need of the process that they live in. The loop, what is on disk, the vault, the
- * helpers that make and remove boxes, and the table of sessions. It knows neither sockets nor signals: struct daemon
- * (daemon/daemon.h) has one of these and serves it. */
+/* The session manager: everything that sessions share. The event loop, the registry, the vault, the helpers that make
+ * and remove boxes, and the table of sessions. It knows neither sockets nor signals: struct daemon (daemon/daemon.h)
+ * has one of these and serves it. */
 #pragma once
 
 #include <stddef.h>
@@ -52,7 +52,7 @@ enum manager_helper {
         HELPERS
 };
 
-/* What keys share. The rows are in manager.c. */
+/* The resources that keys share. The rows are in manager.c. */
 enum manager_share {
         SHARE_SANDBOXES, /* the service's; counted by their rows */
         SHARE_RUNS,
@@ -85,11 +85,11 @@ struct session_manager {
         struct helper helpers[HELPERS];
         struct vault vault;
         struct loop_watch *vault_watch;
-        bool vault_is_new; /* we started it: no daemon before us has left anything in it */
+        bool vault_is_new; /* this daemon started it, so it holds nothing of an earlier one */
         struct maker maker;
         const struct maker_settings *maker_settings;
         struct loop_watch *maker_watch;
-        struct kernel_order *orders; /* kernels to be made, each key in its turn */
+        struct kernel_order *orders; /* orders for kernels; keys take turns */
         uint64_t turn;               /* of the last one that was given to the maker */
         size_t n_orders, n_ordered;  /* waiting; with the maker */
         struct janitor janitor;
@@ -105,7 +105,7 @@ struct session_manager {
         struct session *sessions; /* named and ephemeral ones */
         size_t n_sessions;
         struct session *by_id[MANAGER_SESSION_ROWS], *by_name[MANAGER_SESSION_ROWS]; /* the same, to find one */
-        size_t n_orphans;    /* control groups of programs that go on without the daemon that made their boxes */
+        size_t n_orphans;    /* control groups of programs that continue without the daemon that made their boxes */
         bool knows_takeover; /* the takeover is complete; before that, no live group may be ended */
         struct kernel *pool[2 * MANAGER_POOL_MAX]; /* made or being made, for ephemeral runs: full and light ones */
         size_t n_pool;
@@ -116,11 +116,11 @@ struct session_manager {
         bool rootless, draining;
 };
 
-/* Everything that needs no loop yet. `options` live as long as the manager. */
+/* Initialises everything that needs no event loop. `options` live as long as the manager. */
 void manager_init(struct session_manager *manager, const struct serve_options *options);
 
-/* Opens what is on disk and finds the vault, or starts one. After an error here or below, call manager_stop all the
- * same. */
+/* Opens the data directory and the registry, and finds the vault or starts one. After an error here or below, call
+ * manager_stop all the same. */
 int manager_open(struct session_manager *manager, struct err *err);
 
 /* Starts the helpers: reaper, maker, janitor, meter, audit log. */
@@ -132,7 +132,7 @@ void manager_stop_making(struct session_manager *manager);
 /* Ends everything else. With `end_sessions` kernels die, otherwise the vault keeps those of named sessions. */
 void manager_stop(struct session_manager *manager, bool end_sessions);
 
-/* What has to be done every few seconds: idle sessions go to sleep, what was left is removed. */
+/* Periodic work, every few seconds: hibernates idle sessions, removes leftovers. */
 void manager_sweep(struct session_manager *manager);
 
 /* Members of a job's order that charge it to this key. */
@@ -141,5 +141,6 @@ void manager_sweep(struct session_manager *manager);
 /* The kernel with this id, in the pool or of a session; NULL when there is none. */
 struct kernel *manager_find_kernel(struct session_manager *manager, const char *id);
 
-/* Modules that nurseries import, as text; "": none, and then there are no light kernels: all of them are. */
+/* Modules that nurseries import, as text. "": none; then there is no separate pool of light kernels, because all
+ * kernels are light. */
 const char *manager_preload(const struct session_manager *manager);

@@ -1,5 +1,5 @@
-/* The daemon's side of the proxy (egress/egress.h): it is started when the first box needs it, and again when it died,
- * with every box that has a network. */
+/* The daemon's side of the proxy (egress/egress.h): it is started when the first box needs it, and restarted if it
+ * dies; then it gets all boxes with a network again. */
 #pragma once
 
 #include "egress/egress.h"
@@ -7,8 +7,8 @@
 
 struct session;
 
-/* What the boxes of a session may reach: session->granted, or what its row asked for, by what the operator allows
- * today. The caller frees it; NULL for nothing at all. */
+/* The hosts that a session's boxes may reach: session->granted, or those of its row, limited to what the operator
+ * allows now. The caller frees it; NULL for nothing at all. */
 int network_rules_of(const struct session *session, struct egress_rules **ret_rules, struct err *err);
 
 /* Gives the proxy every kernel that has a network and was not given to it yet. */

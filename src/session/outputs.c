@@ -10,7 +10,7 @@
 
 enum { LOOKS_EACH = 10, LOOK_MS_MAX = 3600 * 1000 };
 
-/* The time of day when the daemon started, and what has passed since. A jump of the clock makes nothing older. */
+/* The time of day when the daemon started plus the time since, so that a jump of the clock does not age outputs. */
 static int64_t steady_ms(const struct session_manager *manager) {
         return manager->started_wall_ms + (int64_t) (loop_now_ms() - manager->started_ms);
 }

@@ -3,7 +3,7 @@
 
 struct session_manager;
 
-/* Has those removed that are older than they are kept (--keep-outputs). Looks at most every so often. */
+/* Removes those that are older than --keep-outputs. Calls in quick succession do nothing. */
 void outputs_sweep(struct session_manager *manager);
 
 /* Notes when a run's outputs were put there, in time that does not jump with the time of day. */

@@ -30,7 +30,7 @@ static struct session *make_session(struct caller *caller, json_t *options, stru
 int program_begin(struct caller *caller, const struct program_request *request, struct err *err) {
         if (!caller->type->hand_over)
                 return err_set(err, ERR_UNSUPPORTED, "a program's box is handed over through the daemon's socket only");
-        /* Its box is handed over and ended by its caller, as only a native one can be. */
+        /* Its box is handed over and ended by its caller, which only a native box allows. */
         (void) json_object_set_new(request->options, "engine", json_string("native"));
         struct session *session = make_session(caller, request->options, err);
         if (!session)
@@ -77,7 +77,7 @@ void program_hand_over(struct session *session) {
                 if (kernel->fds[handed_over[i]] >= 0)
                         fds[n_fds++] = kernel->fds[handed_over[i]];
         kernel_mark_usage(kernel);
-        session_move(session, SESSION_RUNNING);
+        session_set_state(session, SESSION_RUNNING);
         session->manager->counters.runs_started++;
         session->program_timer =
                 loop_timer(session->manager->loop, loop_now_ms() + session->row.limits.timeout_ms + PATIENCE_MS,

@@ -1,7 +1,7 @@
 /* A program: what `glovebox run` runs in a box of the daemon's. The daemon finds or makes the box and hands it over to
  * the caller, who has the daemon's own user id: the channel to the Python in it, its agent, its workspace. From then on
- * the caller speaks to the box itself, and no byte passes through the daemon, which keeps the limits, takes the box
- * apart when the program has ended or its caller is gone, and reports the usage. */
+ * the caller communicates with the box directly. The daemon enforces the limits, removes the box when the program has
+ * ended or its caller has exited, and reports the usage. */
 #pragma once
 
 #include <jansson.h>
@@ -20,10 +20,10 @@ struct program_request {
         const char *what;    /* what it runs, for `glovebox ps`; or NULL */
 };
 
-/* A request for a box; answered when the program has ended. The box itself comes before, as an event. */
+/* Requests a box. The box is sent as an event; the answer follows when the program has ended. */
 int program_begin(struct caller *caller, const struct program_request *request, struct err *err);
 
-/* What the program of this session has used so far. */
+/* The resources that the program of this session has used so far. */
 int program_usage(struct caller *caller, const char *id, struct err *err);
 
 /* The session's kernel is ready: hands it over. */

@@ -42,7 +42,7 @@ static bool recovery_hold(struct session *session, struct journal *journal, enum
         return false;
 }
 
-/* Where the variables are, now that no kernel has them. */
+/* Determines where the variables are, after the kernel is gone. */
 static enum journal_holds find_variables(struct session *session, const struct journal *journal) {
         const struct journal_request *open = journal_open_request(journal);
         bool has_file = sleep_file_exists(session);
@@ -55,7 +55,7 @@ static enum journal_holds find_variables(struct session *session, const struct j
                 return has_file ? JOURNAL_HOLDS_FILE : JOURNAL_HOLDS_LOST;
         case JOURNAL_HOLDS_KERNEL:
         case JOURNAL_HOLDS_TRIMMED:
-                /* A file is whole when it has its name, and nothing ran since the kernel was asked for it. */
+                /* A file with its final name is complete, and nothing has run since it was requested. */
                 return was_falling_asleep && has_file ? JOURNAL_HOLDS_FILE : JOURNAL_HOLDS_LOST;
         case JOURNAL_HOLDS_UNKNOWN:
                 return has_file                                        ? JOURNAL_HOLDS_FILE
@@ -86,13 +86,13 @@ void recovery_settle(struct session *session, struct journal *journal) {
 void recovery_settle_session(struct session *session) {
         struct journal *journal;
         if (session_open_journal(session, &journal, NULL) < 0) {
-                session_move(session, SESSION_NEW);
+                session_set_state(session, SESSION_NEW);
                 return;
         }
         recovery_settle(session, journal);
-        session_move(session, journal_holds(journal) == JOURNAL_HOLDS_FILE   ? SESSION_ASLEEP
-                              : journal_holds(journal) == JOURNAL_HOLDS_LOST ? SESSION_LOST
-                                                                             : SESSION_NEW);
+        session_set_state(session, journal_holds(journal) == JOURNAL_HOLDS_FILE   ? SESSION_ASLEEP
+                                   : journal_holds(journal) == JOURNAL_HOLDS_LOST ? SESSION_LOST
+                                                                                  : SESSION_NEW);
         journal_close(journal);
 }
 
@@ -128,7 +128,7 @@ int recovery_take_sleep_file(struct session *session, struct err *err) {
         int code = journal_hold(journal, JOURNAL_HOLDS_FILE, err);
         journal_close(journal);
         if (code == 0 && session->state != SESSION_ASLEEP)
-                session_move(session, SESSION_ASLEEP);
+                session_set_state(session, SESSION_ASLEEP);
         return code;
 }
 

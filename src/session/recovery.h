@@ -1,5 +1,5 @@
 /* Recovers a session whose kernel ended while no daemon was running: after a reboot, after the death of daemon and
- * vault, or where records are damaged. What was open is closed, with what is known about it. */
+ * vault, or where records are damaged. An open request is ended with what is known about it. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,17 +10,17 @@ struct err;
 struct run;
 struct session;
 
-/* Ends whatever is open in the journal of a session that has no kernel, or a new one that was asked nothing yet, and
- * says where its variables are: in the sleep file, or nowhere. */
+/* Ends the open request in the journal of a session that has no kernel, or a new one without requests, and records
+ * where the variables are: in the sleep file, or lost. */
 void recovery_settle(struct session *session, struct journal *journal);
 
 /* The same for a session that has no kernel at all; and its state follows. */
 void recovery_settle_session(struct session *session);
 
-/* A session without a kernel is given a sleep file that was written elsewhere: its variables are in there. */
+/* Records that the variables of a session without a kernel are in a sleep file that was written elsewhere. */
 int recovery_take_sleep_file(struct session *session, struct err *err);
 
-/* A kernel that outlived its daemon: does it hold what the session's variables are? If not, the file does, or they were
+/* True if a kernel that outlived its daemon holds the session's variables. If not, they are in the sleep file, or were
  * given up. */
 bool recovery_kernel_counts(struct session *session);
 

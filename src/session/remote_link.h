@@ -1,6 +1,6 @@
 /* The daemon's connections to other Gloveboxes: the helpers that make them (engine/tunnel.h for the remote,
  * engine/instance_link.h for those in instances), and those that wait for the next request. Each request has a
- * connection for itself while it lasts, so a slow reader holds up nobody else. */
+ * connection for itself while it lasts, so a slow reader delays no other request. */
 #pragma once
 
 #include <stdbool.h>
@@ -38,17 +38,17 @@ struct remote_link {
 
 void remote_link_init(struct session_manager *manager);
 
-/* At the start of a daemon whose engine is remote: does it answer, and does it know the key? Waits. */
+/* At the start of a daemon whose engine is remote: checks that the remote answers and accepts the key. Blocks. */
 int remote_link_probe(const struct session_manager *manager, struct err *err);
 
-/* A connection, one that was used before or a new one (*ret_is_fresh); owned by the caller. */
+/* Returns a connection, reused or new (*ret_is_fresh), which the caller owns. */
 int remote_link_take(struct session_manager *manager, const struct remote_place *place, int *ret_fd, bool *ret_is_fresh,
                      struct err *err);
 
-/* Takes a connection back on which nothing is under way. */
+/* Takes back a connection without an open request. */
 void remote_link_give(struct session_manager *manager, const struct remote_place *place, int fd);
 
-/* Closes those to an instance that goes. */
+/* Closes the connections to an instance that is removed. */
 void remote_link_forget(struct session_manager *manager, const struct remote_place *place);
 
 void remote_link_stop(struct session_manager *manager);

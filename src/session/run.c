@@ -40,24 +40,24 @@ int run_make_id(char ret_id[static 33]) {
 }
 
 /* The requests were bounded in depth when they were read (base/json_bounds.h). */
-static size_t weigh(const json_t *value) {
+static size_t json_weight(const json_t *value) {
         size_t weight = json_string_length(value), i;
         const char *key;
         json_t *item;
         json_array_foreach (value, i, item)
-                weight += weigh(item);
+                weight += json_weight(item);
         json_object_foreach ((json_t *) (uintptr_t) value, key, item)
-                weight += strlen(key) + weigh(item);
+                weight += strlen(key) + json_weight(item);
         return weight;
 }
 
 /* They stay in memory until they are over. */
-static struct share_claim claim_of(const struct session *session, size_t weight) {
+static struct share_claim waiting_run_claim(const struct session *session, size_t weight) {
         return (struct share_claim) { .key = session->row.owner, .amount = weight, .is_granted = true };
 }
 
 int run_fits(const struct session *session, const json_t *request, struct err *err) {
-        const struct share_claim claim = claim_of(session, weigh(request));
+        const struct share_claim claim = waiting_run_claim(session, json_weight(request));
         const struct share_table *shares = &session->manager->shares;
         return claim.amount <= WEIGHT_SMALL
                        ? 0
@@ -66,11 +66,11 @@ int run_fits(const struct session *session, const json_t *request, struct err *e
 }
 
 struct run *run_make(struct session *session, json_t *request, uint64_t timeout_ms) {
-        struct run *run = malloc(sizeof(*run)); /* calloc takes the long way to memory that was just freed */
+        struct run *run = malloc(sizeof(*run)); /* malloc: calloc is slower for memory that was just freed */
         if (!run)
                 return NULL;
-        *run = (struct run) { .session = session, .weight = weigh(request), .timeout_ms = timeout_ms };
-        const struct share_claim claim = claim_of(session, run->weight);
+        *run = (struct run) { .session = session, .weight = json_weight(request), .timeout_ms = timeout_ms };
+        const struct share_claim claim = waiting_run_claim(session, run->weight);
         if (run_make_id(run->id) < 0 || share_take(&session->manager->shares, SHARE_CODE, &claim, NULL) < 0) {
                 free(run);
                 return NULL;
@@ -88,7 +88,7 @@ void run_free(struct run *run) {
                 run->callers = caller->next;
                 caller->run = NULL;
         }
-        const struct share_claim claim = claim_of(run->session, run->weight);
+        const struct share_claim claim = waiting_run_claim(run->session, run->weight);
         share_give(&run->session->manager->shares, SHARE_CODE, &claim);
         json_decref(run->request);
         json_writer_release(&run->displays);
@@ -200,8 +200,8 @@ static void put_cuts(struct json_writer *text, const uint64_t cut[static JOURNAL
 }
 
 /* What the run printed, bounded, and the rest of the object, whose first part is there. -1: it cannot be read. */
-static int put_output(struct json_writer *text, const struct journal *journal, const struct journal_run *record,
-                      struct err *err) {
+static int put_run_output(struct json_writer *text, const struct journal *journal, const struct journal_run *record,
+                          struct err *err) {
         static const char *const keys[] = { ",\"stdout\":", ",\"stderr\":" };
         uint64_t cut[JOURNAL_STREAMS];
         for (int i = 0; i < JOURNAL_STREAMS; i++) {
@@ -220,8 +220,8 @@ static int put_output(struct json_writer *text, const struct journal *journal, c
         return 0;
 }
 
-/* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts,
- * and where there is no room for these either, in memory until there is. */
+/* A run must end in the journal, or no other could begin. A result that cannot be stored is stored without its large
+ * parts; if even that fails, it stays in memory until there is space. */
 static void write_down(struct journal *journal, const struct json_writer *text, size_t small,
                        enum journal_holds holds) {
         if (!text->failed && journal_end(journal, text->bytes, text->size, holds, NULL) == 0)
@@ -253,14 +253,14 @@ static void run_answer(struct caller *caller, const struct json_writer *text) {
         caller_answer_text(caller, text->bytes, text->size, NULL);
 }
 
-/* The result with what the run printed. Both may be megabytes: the text is lent for it, not copied, and afterwards it
- * is as it was. */
+/* Sends the result with the run's output. Both may have megabytes, so the text is used in place, not copied, and
+ * restored afterwards. */
 static void answer_with_output(const struct journal *journal, struct caller *caller, const struct journal_run *record,
                                struct json_writer *text, size_t common) {
         struct err err = { 0 };
         bool had_failed = text->failed;
         text->size = common;
-        if (put_output(text, journal, record, &err) < 0)
+        if (put_run_output(text, journal, record, &err) < 0)
                 caller_refuse(caller, &err);
         else
                 run_answer(caller, text);
@@ -295,7 +295,7 @@ void run_answer_again(struct caller *caller, const struct journal *journal, cons
                       const char *result, size_t size) {
         static const char tail[] = ",\"stdout_cut_bytes\":";
         enum { TAIL_MAX = 128 };
-        /* What put_cuts wrote is at the end, and written anew: here more may be cut. */
+        /* Replaces the end that put_cuts wrote, because more may be cut here. */
         const char *end = size > TAIL_MAX ? memmem(result + size - TAIL_MAX, TAIL_MAX, tail, sizeof(tail) - 1)
                                           : memmem(result, size, tail, sizeof(tail) - 1);
         _cleanup_json_writer_ struct json_writer whole = { 0 };
@@ -303,7 +303,7 @@ void run_answer_again(struct caller *caller, const struct journal *journal, cons
         struct err err;
         int code = 0;
         if (whole.size > 1)
-                code = put_output(&whole, journal, record, &err);
+                code = put_run_output(&whole, journal, record, &err);
         else
                 json_writer_put_literal(&whole, "}");
         if (code < 0)
@@ -335,8 +335,9 @@ static void run_record(const struct run *run, const char *status, uint64_t took_
         audit_write(&session->manager->audit, &entry);
 }
 
-/* Records the result, then sends it to all callers, each in the form that it asked for. Takes what the result owns. */
-static void conclude(struct run *run, struct run_result *result, uint64_t took_us, enum journal_holds holds) {
+/* Records the result, then sends it to all callers, each in its own form. Takes ownership of the result's parts. */
+static void run_conclude_result(struct run *run, struct run_result *result, uint64_t took_us,
+                                enum journal_holds holds) {
         struct session *session = run->session;
         struct journal *journal = session->kernel->journal;
         counters_count_run(&session->manager->counters, result->status, took_us);
@@ -373,7 +374,7 @@ void run_finish(struct run *run, const struct kernel_reply *reply) {
         struct run_result result;
         kernel_measure_run(kernel, took_us);
         run_result_judge(run, reply, &result);
-        conclude(run, &result, took_us, JOURNAL_HOLDS_KERNEL);
+        run_conclude_result(run, &result, took_us, JOURNAL_HOLDS_KERNEL);
         kernel_catch_up(kernel);
 }
 
@@ -382,7 +383,7 @@ void run_finish_dead(struct run *run) {
         run_result_judge_dead(run, &result);
         /* If no caller gets the loss of variables, the next result reports it. */
         enum journal_holds holds = run->callers ? JOURNAL_HOLDS_NOTHING : JOURNAL_HOLDS_LOST;
-        conclude(run, &result, loop_now_us() - run->started_us, holds);
+        run_conclude_result(run, &result, loop_now_us() - run->started_us, holds);
 }
 
 void run_finish_without_result(struct run *run) {
@@ -391,7 +392,7 @@ void run_finish_without_result(struct run *run) {
                               "the run has ended, but its result was damaged on disk and is lost; variables are kept",
                               &result);
         result.displays = &run->displays;
-        conclude(run, &result, loop_now_us() - run->started_us, JOURNAL_HOLDS_KERNEL);
+        run_conclude_result(run, &result, loop_now_us() - run->started_us, JOURNAL_HOLDS_KERNEL);
 }
 
 void run_fail(struct run *run, const struct err *err) {

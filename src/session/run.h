@@ -1,4 +1,4 @@
-/* A run: one piece of code on its way through a kernel, and who listens to it. */
+/* A run: one piece of code or a command, from its request to its result, and its callers. */
 #pragma once
 
 #include <jansson.h>
@@ -37,7 +37,7 @@ struct run {
         size_t weight;   /* bytes of text in it */
         uint64_t timeout_ms;
         uint64_t waiting_number; /* of its file while it waits (waiting.h); 0: there is none */
-        struct err *refusal;     /* who hands it in wants to know why it could not be started, or NULL */
+        struct err *refusal;     /* for the submitter: why it could not be started; or NULL */
         bool started;
         bool reports_loss;  /* its result has to say that variables were lost before it */
         bool is_adopted;  /* another daemon began it */
@@ -54,8 +54,8 @@ struct run {
         struct caller *callers; /* who waits for it */
 };
 
-/* Is there room for one more with this request? The text of all runs, and that of one key's, have a bound (ERR_LIMIT);
- * small ones always fit. */
+/* Checks that there is memory for one more run with this request. The text of all runs, and that of one key's, are
+ * bounded (ERR_LIMIT); small requests always fit. */
 struct err;
 int run_fits(const struct session *session, const json_t *request, struct err *err);
 
@@ -69,10 +69,10 @@ void run_free(struct run *run);
 /* The payload of EXECUTE. */
 void run_write_request(const struct run *run, struct json_writer *text);
 
-/* The first run of a session has begun: those who wait for it, or behind it, learn that (caller.h). */
+/* The first run of a session has begun: calls `begun` of its callers, and of those of the runs behind it (caller.h). */
 void run_tell_begun(struct session *session);
 
-/* One more waits for its result and, with `stream`, for its output. */
+/* Adds a caller, which gets the result and, with `stream`, the output. */
 void run_add_caller(struct run *run, struct caller *caller);
 
 /* The kernel said RESULT. */
@@ -85,10 +85,10 @@ void run_finish_dead(struct run *run);
 /* It has ended, and its kernel lives, but its result is lost. */
 void run_finish_without_result(struct run *run);
 
-/* It never started. One that was acknowledged is written down as such. */
+/* The run never started. If it was acknowledged, that is recorded. */
 void run_fail(struct run *run, const struct err *err);
 
-/* Something was shown while the run is on: JSON. Kept for its result, as far as that may be large. */
+/* A display during the run, as JSON. It becomes part of the result, within the result's bounds. */
 void run_add_display(struct run *run, const char *data, size_t size);
 bool run_takes_displays(const struct run *run);
 
@@ -98,6 +98,6 @@ struct journal_run;
 void run_answer_again(struct caller *caller, const struct journal *journal, const struct journal_run *record,
                       const char *result, size_t size);
 
-/* Sends what the journal has and those who stream have not. */
+/* Sends the new output in the journal to the callers that stream. */
 void run_feed(struct run *run);
 void run_feed_caller(struct run *run, struct caller *caller);

@@ -42,7 +42,7 @@ static struct json_writer refusal_of(const struct kernel_reply *reply) {
 
 void run_result_judge(const struct run *run, const struct kernel_reply *reply, struct run_result *ret_result) {
         int64_t exit_code = kernel_reply_number(reply, KERNEL_FIELD_EXIT_CODE);
-        const char *status = "error"; /* for any word that we do not know, too */
+        const char *status = "error"; /* also for an unknown status */
         if (kernel_reply_is(reply, KERNEL_FIELD_STATUS, "ok") ||
             (kernel_reply_is(reply, KERNEL_FIELD_STATUS, "exit") && exit_code == 0))
                 status = "ok";

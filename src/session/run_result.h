@@ -1,4 +1,4 @@
-/* How a run ended: judged from what its kernel said, or from how the kernel died, and written as JSON. */
+/* The result of a run, from its kernel's reply or from how the kernel died, and its JSON form. */
 #pragma once
 
 #include <jansson.h>
@@ -15,7 +15,7 @@ struct run_result {
         const char *run_id;
         const char *status;
         int64_t exit_code;
-        int64_t execution_count; /* as the kernel counts; 0: it did not say */
+        int64_t execution_count; /* the kernel's count; 0: not reported */
         bool timed_out, oom_killed, variables_lost;
         char warning[300]; /* beside the run itself, or "" */
         uint64_t duration_ms;
@@ -30,11 +30,11 @@ struct run_result {
         json_t *wake_report; /* what did not come back from a sleep before this run; owned, or NULL */
 };
 
-/* The kernel's own word, corrected by what we know better. Borrows from the reply. */
+/* The result that the kernel reported, corrected where the daemon has better information. Borrows from the reply. */
 struct kernel_reply;
 void run_result_judge(const struct run *run, const struct kernel_reply *reply, struct run_result *ret_result);
 
-/* Why a kernel that is gone is gone. */
+/* The reason for a kernel's end. */
 void run_result_judge_dead(const struct run *run, struct run_result *ret_result);
 
 /* A run whose end is unknown, or which never began. The texts are borrowed. */

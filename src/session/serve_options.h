@@ -1,4 +1,4 @@
-/* What the daemon was asked to be: `glovebox serve` fills it, serve_run carries it out. */
+/* The options of the daemon. `glovebox serve` fills them, serve_run reads them. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,7 +18,7 @@ struct daemon;
 struct serve_options;
 struct socket_row;
 
-/* Another way in beside the socket: it lives above this layer, so it is handed down. */
+/* A front end beside the socket. It belongs to a higher layer, which passes it down. */
 struct serve_front {
         /* Opened when everything else is there; `settings` is the front's own. */
         int (*open)(struct daemon *daemon, const void *settings, void **ret_front, struct err *err);
@@ -61,11 +61,10 @@ struct serve_options {
         uint64_t reserve_disk_bytes; /* kept free on the file system of the data directory */
         uint64_t audit_bytes; /* of the audit log, before it is rotated; 0: none */
         uint64_t key_share_percent; /* of what keys share, for one of them; 0: the standard */
-        uint64_t drain_ms;   /* how long requests that are under way may hold up the end */
+        uint64_t drain_ms;   /* how long the end waits for open requests */
         bool verbose;
 
-        const struct socket_row
-                *front_rows; /* what layers above serve on the socket, ended by a NULL name; NULL: nothing */
+        const struct socket_row *front_rows; /* operations of layers above, ended by a NULL name; NULL: none */
         const struct serve_front *front; /* NULL: none */
         const void *front_settings;
 

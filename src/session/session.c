@@ -28,7 +28,7 @@ void session_fail_runs(struct session *session, const struct err *err) {
 
 static void on_ready(struct kernel *kernel) {
         struct session *session = kernel->owner;
-        session_move(session, SESSION_IDLE);
+        session_set_state(session, SESSION_IDLE);
         if (!session->ephemeral)
                 recovery_settle(session, kernel->journal); /* what the last kernel left open */
         custody_put(session);
@@ -93,9 +93,9 @@ static void settle_variables(struct session *session, struct kernel *kernel) {
         if (is_requested && session->state != SESSION_ASLEEP)
                 (void) journal_hold(kernel->journal, JOURNAL_HOLDS_NOTHING, NULL); /* it was requested */
         recovery_settle(session, kernel->journal);
-        session_move(session, journal_holds(kernel->journal) == JOURNAL_HOLDS_FILE ? SESSION_ASLEEP
-                              : is_requested                                       ? SESSION_NEW
-                                                                                   : SESSION_LOST);
+        session_set_state(session, journal_holds(kernel->journal) == JOURNAL_HOLDS_FILE ? SESSION_ASLEEP
+                                   : is_requested                                       ? SESSION_NEW
+                                                                                        : SESSION_LOST);
 }
 
 /* A kernel that dies before it is ready would die again: all runs that wait get the error. */
@@ -133,7 +133,7 @@ static void on_ended(struct kernel *kernel) {
         if (!session->ephemeral && kernel->journal)
                 settle_variables(session, kernel);
         else
-                session_move(session, SESSION_LOST);
+                session_set_state(session, SESSION_LOST);
         if (asked == SESSION_ASKED_WAKE && !session_ends_kernel(session))
                 fail_unwoken(session, kernel);
         session_question_refuse(session);
@@ -224,7 +224,7 @@ void session_restart(struct session *session) {
                 session_end_kernel(session);
         } else {
                 forget_variables(session);
-                session_move(session, SESSION_NEW);
+                session_set_state(session, SESSION_NEW);
         }
         sleep_file_remove(session); /* the record comes first */
 }

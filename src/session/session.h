@@ -12,7 +12,7 @@
 #include "session/run.h"
 #include "store/artifact.h"
 
-/* Where its variables are. session_move is the only one who writes it. */
+/* Where its variables are. Only session_set_state writes it. */
 enum session_state {
         SESSION_NEW,     /* no kernel yet */
         SESSION_IDLE,
@@ -23,7 +23,7 @@ enum session_state {
         SESSION_STATES
 };
 
-/* What its kernel was asked for and has not answered, beside runs. */
+/* The open request to its kernel that is not a run. */
 enum session_question {
         SESSION_ASKED_NOTHING,
         SESSION_ASKED_TRIM,
@@ -40,7 +40,7 @@ enum session_removal {
         SESSION_GOES_LISTED, /* and the registry has not forgotten it yet */
 };
 
-/* Where in its state directory the workspace of a session goes that is being removed. */
+/* Name in the state directory under which the workspace is kept while the session is being removed. */
 #define SESSION_REMOVED_WORKSPACE "removed"
 
 struct session {
@@ -51,7 +51,7 @@ struct session {
         bool is_program;     /* its kernel becomes a program of the caller's (session/program.h) */
         bool wants_listener; /* the caller of a program has a proxy of its own */
         char what[81];       /* of a program, for `ps`: what its caller says that it runs */
-        bool from_pool, needs_new_box; /* a box of the pool was tried, and did not do */
+        bool from_pool, needs_new_box; /* a box of the pool was tried, and was not suitable */
         struct loop_timer *program_timer; /* by then its caller has ended it, or we do */
         bool light; /* its only run needs nothing that is preloaded */
         bool is_remote; /* another Glovebox has it (daemon/remote.h): nothing of it happens here */
@@ -75,7 +75,7 @@ struct session {
         json_t *held_back;   /* names that kept it from sleeping, or NULL */
         json_t *wake_report; /* what did not come back from a sleep, for the next result; or NULL */
         enum session_question asked;
-        struct caller *caller; /* who waits for the answer to a trim or sleep */
+        struct caller *caller; /* the caller of a trim or sleep */
         struct install *install; /* that is under way, or NULL */
         struct install *helps;   /* this is the helper box of an install */
         struct helper_job *job; /* copies what an ephemeral run left, while its answer waits */
@@ -109,12 +109,12 @@ void session_fail_runs(struct session *session, const struct err *err);
 
 enum { SESSION_RUNS_MAX = 64 }; /* that wait or are on */
 
-/* Queues a run and starts it as soon as the kernel is there. Takes the run; one that cannot be started is gone when
- * this returns, and run->refusal says why. */
+/* Queues a run and starts it as soon as the kernel is there. Takes the run; one that cannot be started is freed, and
+ * run->refusal says why. */
 void session_submit(struct session *session, struct run *run);
 
-/* Does whatever is next: order a kernel, wake it, start a run. An ephemeral session whose run cannot be started is gone
- * afterwards. */
+/* Takes the next steps: orders a kernel, wakes it, starts a run. An ephemeral session whose run cannot be started is
+ * freed. */
 void session_advance(struct session *session);
 
 /* The maker has shown the box of its kernel, which is from the pool, what was asked for; or could not. */
@@ -148,11 +148,11 @@ int session_open_journal(const struct session *session, struct journal **ret_jou
 /* The isolation report of its boxes: a new reference. */
 json_t *session_isolation(const struct session *session);
 
-/* Changes its state. A move that is not in the table is a bug: it is logged, and made anyway. */
-void session_move(struct session *session, enum session_state state);
+/* Changes its state. A transition that is not in the table is a bug: it is logged, and made anyway. */
+void session_set_state(struct session *session, enum session_state state);
 const char *session_state_name(const struct session *session);
 
-/* Is its kernel being ended on request? Then the next run waits for another one. */
+/* True if its kernel is being ended on request. Then the next run waits for another one. */
 static inline bool session_ends_kernel(const struct session *session) {
         return session->kernel && session->kernel->end_cause == KERNEL_END_REQUESTED;
 }

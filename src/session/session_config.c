@@ -98,7 +98,7 @@ static int check_network(const struct session_manager *manager, json_t *json, bo
         return 0;
 }
 
-/* What only the maker needs is kept as JSON. */
+/* Options for the maker alone are stored as JSON. */
 static int read_options(const struct caller *caller, json_t *json, bool has_network, struct registry_session *row,
                         struct err *err) {
         static const char *const keys[] = { "env",       "mounts",   "data",    "script",
@@ -126,12 +126,22 @@ static int read_options(const struct caller *caller, json_t *json, bool has_netw
         return 0;
 }
 
-/* Some of what a row says is for the operator alone to say. */
+/* Some options are for the operator only. */
 static int check_rights(const struct caller *caller, json_t *json, struct err *err) {
         static const char *const keys[] = { "workspace", "allow_weaker" };
         for (size_t i = 0; i < ELEMENTS(keys) && !caller_is_operator(caller); i++)
                 if (json_object_get(json, keys[i]))
                         return err_set(err, ERR_REFUSED, "\"%s\" is the operator's to choose; leave it out", keys[i]);
+        return 0;
+}
+
+/* A project's daemon works in the project, unless the request names another directory. */
+static int choose_workspace(const struct caller *caller, struct registry_session *row, struct err *err) {
+        const char *project = caller->manager->options->project;
+        if (!*row->workspace && caller_is_operator(caller) && strlen(project) < 1000)
+                (void) snprintf(row->workspace, 1000, "%s", project);
+        if (*row->workspace && *row->workspace != '/')
+                return err_set(err, ERR_USAGE, "workspace: %.200s is not an absolute path", row->workspace);
         return 0;
 }
 
@@ -155,14 +165,11 @@ int session_config_from_json(const struct caller *caller, json_t *json, enum ses
                 return -1;
         session_engine_set_limits(caller->manager, json_object_get(json, "limits"), &row);
         if (strcmp(row.mode, "fast") != 0 && strcmp(row.mode, "fresh") != 0)
-                return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");
+                return err_set(err, ERR_USAGE, "mode must be \"fast\" or \"fresh\"");
         if (json_is_true(json_object_get(json, "allow_weaker")))
                 row.allow_weaker = true;
-        /* A project's daemon works in the project. */
-        if (!*row.workspace && caller_is_operator(caller) && strlen(options->project) < 1000)
-                (void) snprintf(row.workspace, 1000, "%s", options->project);
-        if (*row.workspace && *row.workspace != '/')
-                return err_set(err, ERR_USAGE, "workspace: %.200s is not an absolute path", row.workspace);
+        if (choose_workspace(caller, &row, err) < 0)
+                return -1;
         *ret_row = row;
         return 0;
 }
@@ -203,7 +210,7 @@ json_t *session_config_list_unchanged(const struct session *session, json_t *jso
         for (size_t i = 0; i < ELEMENTS(kept_keys); i++) {
                 json_t *asked = json_object_get(json, kept_keys[i]), *has = json_object_get(kept, kept_keys[i]);
                 const char *text = json_string_value(asked);
-                /* A network that is none is not kept, nor are users that are not wanted. */
+                /* "network": none and "users": false are not stored. */
                 bool is_none = !has && ((text && strcmp(text, "none") == 0) || json_is_false(asked));
                 if (asked && !is_none && !json_equal(asked, has))
                         (void) json_array_append_new(list, json_string(kept_keys[i]));

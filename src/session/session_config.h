@@ -13,21 +13,22 @@ struct session;
  * moment later, is enough: one at a large tree takes long, and all other callers of the daemon would wait for it. */
 enum session_config_look { SESSION_CONFIG_LOOK_NOW, SESSION_CONFIG_LOOK_LATER };
 
-/* May a key of the service have these limits? The operator may have any. */
+/* Checks that a key of the service may have these limits. The operator may have any. */
 int session_config_check_ceiling(const struct caller *caller, const struct limits *limits, struct err *err);
 
 /* Writes those limits that the object "limits" of a request names. */
 int session_config_read_limits(json_t *json, struct limits *limits, struct err *err);
 
-/* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "network", "users", "allow_weaker". Mounts
+/* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "network", "users", "allow_weaker".
+ * Mounts
  * beyond what the daemon allows to all, a workspace and "allow_weaker" are the operator's. */
 int session_config_from_json(const struct caller *caller, json_t *json, enum session_config_look look,
                              struct registry_session *ret_row, struct err *err);
 
-/* Has it users beside its own (the option "users")? */
+/* True if the box has more than one user (the option "users"). */
 bool session_config_has_users(const struct registry_session *row);
 
-/* What the caller asks of a session that it was not made with: names such as "memory" or "network". */
+/* The options in the request that differ from those of the session: names such as "memory" or "network". */
 json_t *session_config_list_unchanged(const struct session *session, json_t *json);
 
 /* The session of this name, made with these options (NULL: none) when it does not exist. */

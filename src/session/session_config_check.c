@@ -49,8 +49,8 @@ int session_config_check_env(json_t *env, struct err *err) {
         return 0;
 }
 
-/* A caller that may name no path is refused before the path is opened: opening some paths takes for ever. */
-static bool is_listed(const struct policy *policy, const char *source, bool writable) {
+/* A caller that may not name the path is refused before it is opened: opening some paths blocks for ever. */
+static bool source_is_allowed(const struct policy *policy, const char *source, bool writable) {
         const char *const *lists[] = { policy->write_paths, writable ? NULL : policy->read_paths };
         if (strstr(source, "/.."))
                 return false;
@@ -68,7 +68,7 @@ static bool is_listed(const struct policy *policy, const char *source, bool writ
 static int check_source(const struct policy *policy, bool later, const char *source, bool writable, struct err *err) {
         char shown[POLICY_SHOWN_MAX];
         _cleanup_fd_ int fd = -1;
-        if (!policy->is_operator && *source == '/' && !is_listed(policy, source, writable))
+        if (!policy->is_operator && *source == '/' && !source_is_allowed(policy, source, writable))
                 return err_set(err, ERR_REFUSED,
                                "cannot mount %s: it is below no directory that may be %s; the operator "
                                "allows some with --allow-read and --allow-write",

@@ -1,6 +1,6 @@
-/* What a session is asked to have, looked at when it is made: what could never be is refused then, and not at each of
- * its runs. The maker looks again when it opens things, since they may have changed. What a program is shown, the maker
- * alone looks at: its box is made at once. */
+/* Checks the options of a session when it is made, so that wrong ones are refused then, and not at each of its runs.
+ * The maker checks again when it opens the paths, since they may have changed. The mounts of a program are checked by
+ * the maker only, because its box is made at once. */
 #pragma once
 
 #include <jansson.h>
@@ -18,5 +18,6 @@ int session_config_check(const struct caller *caller, json_t *json, enum session
 /* An object of variables; NULL is none. */
 int session_config_check_env(json_t *env, struct err *err);
 
-/* No members but these (ended by NULL): what is misspelled must not be ignored. `where` is for the message. */
+/* Refuses members other than these (ended by NULL), so that a misspelled one is not ignored. `where` is for the
+ * message. */
 int session_config_check_members(json_t *json, const char *where, const char *const *known, struct err *err);

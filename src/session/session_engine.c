@@ -117,7 +117,7 @@ void session_engine_set_limits(const struct session_manager *manager, json_t *as
                         *fields[i].limit = fields[i].standard;
 }
 
-static void keep(json_t *kept, const struct session_engine *engine) {
+static void engine_keep_option(json_t *kept, const struct session_engine *engine) {
         if (engine_is_native(engine->name))
                 return;
         json_object_set_new(kept, "engine", json_string(engine->name));
@@ -139,12 +139,12 @@ void session_engine_keep_asked(json_t *json, json_t *kept) {
 
 void session_engine_keep(const struct registry_session *row, json_t *options) {
         struct session_engine engine = session_engine_of(row);
-        keep(options, &engine);
+        engine_keep_option(options, &engine);
 }
 
 void session_engine_plain_options(const struct session_manager *manager, char *ret_text, size_t room) {
         json_t *kept = json_object();
-        keep(kept, &manager->engine);
+        engine_keep_option(kept, &manager->engine);
         _cleanup_free_ char *text = json_object_size(kept) ? json_dumps(kept, JSON_COMPACT) : NULL;
         (void) snprintf(ret_text, room, "%s", text ? text : "");
         json_decref(kept);
@@ -200,7 +200,7 @@ int session_engine_choose(const struct session_manager *manager, json_t *json, s
         struct session_engine chosen;
         if (session_engine_read(manager, json, &chosen, err) < 0)
                 return -1;
-        keep(kept, &chosen);
+        engine_keep_option(kept, &chosen);
         if (strcmp(chosen.name, ENGINE_REMOTE) == 0)
                 return 0; /* images are the remote's */
         if (engine_is_native(chosen.name))

@@ -17,10 +17,10 @@ struct session_engine {
 struct session_engine session_engine_of(const struct registry_session *row);
 bool session_engine_is_native(const struct registry_session *row);
 
-/* Chooses for the daemon, at its start: a forced engine that is not there is an error. */
+/* Chooses the daemon's engine at its start. A forced engine that is not available is an error. */
 int session_engine_settle(struct session_manager *manager, struct err *err);
 
-/* Is this session one that another Glovebox serves: the remote, or the one in its instance? */
+/* True if another Glovebox serves this session: the remote, or the one in its instance. */
 bool session_engine_is_remote(const struct registry_session *row);
 
 /* What a request with these options (NULL: none) means by "engine" and "isolation". Refuses rather than weakens. */
@@ -30,8 +30,8 @@ int session_engine_read(const struct session_manager *manager, json_t *json, str
 /* Limits of the row's engine, for those that a request did not ask for. */
 void session_engine_set_limits(const struct session_manager *manager, json_t *asked, struct registry_session *row);
 
-/* Chooses by "engine" and "isolation" of a request, or by the daemon's options. Adds what another engine than native
- * needs to know to `kept`, and gives the row an image if it named none. Refuses rather than weakens. */
+/* Chooses by "engine" and "isolation" of a request, or by the daemon's options. Adds the options of an engine other
+ * than native to `kept`, and sets the row's image if it has none. Refuses rather than weakens. */
 int session_engine_choose(const struct session_manager *manager, json_t *json, struct registry_session *row,
                           json_t *kept, struct err *err);
 

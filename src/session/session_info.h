@@ -30,7 +30,7 @@ struct session_info session_info_of(const struct session *session);
 struct session_info_form {
         const char *name_key; /* NULL: "name" */
         bool is_brief;        /* one of many */
-        bool hides_host;      /* without what is the operator's business: where it lies, and as which process */
+        bool hides_host;      /* without members for the operator only: paths and process ids on the host */
 };
 
 /* A JSON object. */

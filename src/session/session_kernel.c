@@ -32,7 +32,7 @@ static int attach_box(struct session *session, struct err *err) {
         request.ephemeral = !*session->row.workspace;
         memcpy(request.kernel_id, kernel->id, sizeof(request.kernel_id));
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->row.workspace);
-        kernel_move(kernel, KERNEL_ATTACHING);
+        kernel_set_state(kernel, KERNEL_ATTACHING);
         return kernel_order_place(session->manager, &request, session->row.owner, err);
 }
 
@@ -180,7 +180,8 @@ static struct kernel *make_adopted(struct session *session, const char *kernel_i
 static void resume_adopted(struct session *session) {
         struct kernel *kernel = session->kernel;
         const struct journal_request *open = journal_open_request(kernel->journal);
-        session_move(session, journal_holds(kernel->journal) == JOURNAL_HOLDS_TRIMMED ? SESSION_TRIMMED : SESSION_IDLE);
+        session_set_state(session,
+                          journal_holds(kernel->journal) == JOURNAL_HOLDS_TRIMMED ? SESSION_TRIMMED : SESSION_IDLE);
         if (open && open->is_run)
                 session_adopt_run(session, open);
         else if (open)
@@ -205,7 +206,7 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
                 resume_adopted(session);
                 return;
         }
-        session_move(session, SESSION_NEW); /* the last daemon was ending it, or it had not begun */
+        session_set_state(session, SESSION_NEW); /* the last daemon was ending it, or it had not begun */
         if (journal_holds(session->kernel->journal) == JOURNAL_HOLDS_NOTHING)
                 kernel_note_end(session->kernel, KERNEL_END_REQUESTED);
         kernel_kill(session->kernel);

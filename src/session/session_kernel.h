@@ -1,4 +1,4 @@
-/* Gets a session its kernel: from the pool, by an order to the maker, or from the vault after a crash. */
+/* Gives a session its kernel: from the pool, by an order to the maker, or from the vault after a crash. */
 #pragma once
 
 #include "kernel/kernel.h"

@@ -76,7 +76,7 @@ void session_question_adopt(struct session *session, const struct journal_reques
                          : open->type == KERNEL_SLEEP ? SESSION_ASKED_SLEEP
                          : open->type == KERNEL_WAKE  ? SESSION_ASKED_WAKE
                                                       : SESSION_ASKED_PACKAGES;
-        session_move(session, SESSION_IDLE);
+        session_set_state(session, SESSION_IDLE);
 }
 
 /* ---- answers ---- */
@@ -108,14 +108,14 @@ static bool keep_wake_report(struct session *session, const json_t *answer, bool
 static void on_woken(struct session *session, bool good, const json_t *answer) {
         struct err err;
         const char *why = json_string_value(json_object_get(answer, "error"));
-        session_move(session, SESSION_IDLE);
+        session_set_state(session, SESSION_IDLE);
         if (keep_wake_report(session, answer, good)) {
                 (void) record_holds(session, JOURNAL_HOLDS_LOST, NULL);
                 sleep_file_set_aside(session, good  ? "some variables are damaged on the disk; the others came back"
                                               : why ? why
                                                     : "its kernel gives no reason");
         } else if (record_holds(session, JOURNAL_HOLDS_KERNEL, &err) == 0)
-                sleep_file_remove(session); /* not before: the next daemon would have neither */
+                sleep_file_remove(session); /* not earlier: after a crash the next daemon would have neither */
         else { /* the record does not fit on the disk: the session stays asleep */
                 session_fail_runs(session, &err);
                 session_end_kernel(session);
@@ -124,7 +124,7 @@ static void on_woken(struct session *session, bool good, const json_t *answer) {
 
 static void on_trimmed(struct session *session, const json_t *answer, json_t *report) {
         (void) record_holds(session, JOURNAL_HOLDS_TRIMMED, NULL);
-        session_move(session, SESSION_TRIMMED);
+        session_set_state(session, SESSION_TRIMMED);
         json_object_set(report, "bytes", json_object_get(answer, "bytes"));
 }
 
@@ -135,7 +135,7 @@ static void on_slept(struct session *session, const json_t *answer, json_t *repo
         /* If this fails, the recorded question and the file are enough for the next daemon. */
         if (record_holds(session, JOURNAL_HOLDS_FILE, &err) < 0)
                 daemon_log("session %s: %s", session->row.name, err.message);
-        session_move(session, SESSION_ASLEEP);
+        session_set_state(session, SESSION_ASLEEP);
         json_t *lists = sleep_report(answer);
         json_object_update(report, lists);
         json_decref(lists);

@@ -1,11 +1,11 @@
-/* What a session asks its kernel besides runs: to trim, to sleep, to wake, and about packages. One question is open at
- * a time (session->asked), and no run starts while one is. */
+/* Requests to a kernel that are no runs: trim, sleep, wake, packages. One question is open at a time (session->asked),
+ * and no run starts while one is. */
 #pragma once
 
 #include "kernel/kernel.h"
 #include "session/session.h"
 
-/* Asks a new kernel to load the sleep file. If that cannot be asked, the runs that wait fail. */
+/* Requests that a new kernel loads the sleep file. If the request cannot be sent, the waiting runs fail. */
 void session_ask_wake(struct session *session);
 
 /* The kernel's answer to the open question. A malformed one ends the kernel. */

@@ -1,4 +1,4 @@
-/* A session's record: made, found, let go. */
+/* The records of sessions: creating, finding and freeing them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -144,7 +144,7 @@ bool session_is_seen_by(const struct session *session, const char *owner) {
         return !session->ephemeral && (!*owner || strcmp(session->row.owner, owner) == 0);
 }
 
-/* "key/name", in which the operator names what belongs to a key. */
+/* "key/name": how the operator names a session of a key. */
 static struct session *find_of_key(struct session_manager *manager, const char *name) {
         char key[sizeof(((struct registry_session *) NULL)->owner)];
         const char *slash = strchr(name, '/');

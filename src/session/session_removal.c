@@ -1,4 +1,4 @@
-/* How a session ends for good. */
+/* The removal of a session. */
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ static void strike_out(struct session *session, bool keep_files) {
         session->keep_files = keep_files;
         if (session->ephemeral)
                 return;
-        /* In this order: a daemon that finds the workspace among the state finishes what was begun. */
+        /* In this order: a daemon that finds the workspace in the state directory finishes the removal. */
         char path[1100];
         (void) snprintf(path, sizeof(path), "%s/" SESSION_REMOVED_WORKSPACE, session->state_dir);
         if (!keep_files && !*session->row.workspace && rename(session->workspace, path) == 0)

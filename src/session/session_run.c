@@ -100,7 +100,7 @@ void session_start_run(struct session *session) {
         run->reports_loss = request.reports_loss;
         disk_begin_run(session, run);
         session->manager->counters.runs_started++;
-        session_move(session, SESSION_RUNNING);
+        session_set_state(session, SESSION_RUNNING);
         run_tell_begun(session);
 }
 
@@ -116,7 +116,7 @@ void session_adopt_run(struct session *session, const struct journal_request *op
         run->reports_loss = open->reports_loss;
         run->started_us = began_us < now_us ? began_us : now_us;
         session->runs = run;
-        session_move(session, SESSION_RUNNING);
+        session_set_state(session, SESSION_RUNNING);
         disk_begin_run(session, run);
         struct journal_run record;
         if (journal_find(session->kernel->journal, run->id, &record, NULL) == 0)
@@ -131,7 +131,7 @@ static void remove_first_run(struct session *session) {
         session->runs = run->next;
         run_free(run);
         session->used_ms = loop_now_ms();
-        session_move(session, SESSION_IDLE);
+        session_set_state(session, SESSION_IDLE);
 }
 
 /* After the result: the next run, or the end of an ephemeral session. */

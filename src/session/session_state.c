@@ -9,9 +9,9 @@ static const char *const names[SESSION_STATES] = {
         [SESSION_TRIMMED] = "trimmed", [SESSION_ASLEEP] = "asleep", [SESSION_LOST] = "lost",
 };
 
-/* Without a kernel (new, asleep, lost) a session gets one and is idle; the pool's are ready, so that a new one may run
- * at once. One that is asleep is never running before it was woken, which makes it idle. A run ends before its session
- * does anything else; only a program's kernel dies while it is running. */
+/* A session without a kernel (new, asleep, lost) gets one and is idle. A kernel of the pool is ready, so a new session
+ * may run at once. One that is asleep is never running before it was woken, which makes it idle. A run ends before its
+ * session does anything else; only a program's kernel dies while it is running. */
 static const bool moves[SESSION_STATES][SESSION_STATES] = {
         [SESSION_NEW] = { [SESSION_NEW] = true,
                           [SESSION_IDLE] = true,
@@ -48,7 +48,7 @@ const char *session_state_name(const struct session *session) {
         return session->is_remote && *session->remote_state ? session->remote_state : names[session->state];
 }
 
-void session_move(struct session *session, enum session_state state) {
+void session_set_state(struct session *session, enum session_state state) {
         if (!moves[session->state][state])
                 daemon_log("session %s: it was %s and is %s, which cannot be; please report this", session->row.id,
                            names[session->state], names[state]);

@@ -54,5 +54,5 @@ void sleep_error(const char *session, const json_t *answer, struct err *ret_err)
                                session);
         else
                 (void) err_set(ret_err, ERR_SYSTEM, "session %s stays awake: %.300s", session,
-                               why ? why : "its kernel did not say why");
+                               why ? why : "its kernel gave no reason");
 }

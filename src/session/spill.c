@@ -51,7 +51,7 @@ struct spill_source {
         size_t size;
 };
 
-static struct share_claim claim_of(const struct spill *spill, uint64_t size) {
+static struct share_claim spill_claim(const struct spill *spill, uint64_t size) {
         return (struct share_claim) { .key = spill->owner, .box = spill->box, .amount = size };
 }
 
@@ -69,7 +69,7 @@ static struct spill *spill_make(struct caller *caller, const char *box, uint64_t
         (void) snprintf(spill->owner, sizeof(spill->owner), "%s", caller->owner);
         (void) snprintf(spill->box, sizeof(spill->box), "%s", box);
         (void) snprintf(dir, sizeof(dir), "%s/state", caller->manager->data_dir);
-        const struct share_claim claim = claim_of(spill, size);
+        const struct share_claim claim = spill_claim(spill, size);
         bool is_charged = share_take(shares_of(spill), SHARE_SPILL, &claim, NULL) == 0;
         spill->fd = is_charged ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
         if (spill->fd >= 0)
@@ -83,19 +83,19 @@ static struct spill *spill_make(struct caller *caller, const char *box, uint64_t
 void spill_free(struct spill *spill) {
         if (!spill)
                 return;
-        const struct share_claim all = claim_of(spill, spill->size);
+        const struct share_claim all = spill_claim(spill, spill->size);
         helper_job_drop(&spill->job);
         share_give(shares_of(spill), SHARE_SPILL, &all);
         fd_close(&spill->fd);
         free(spill);
 }
 
-/* Before it was filled, nobody knew how much of the run its reader had read. */
+/* Before it was filled, it was unknown how much of the run its reader had read. */
 static void give_rest_back(struct spill *spill) {
         struct stat status;
         if (fstat(spill->fd, &status) < 0 || (uint64_t) status.st_size >= spill->size)
                 return;
-        const struct share_claim rest = claim_of(spill, spill->size - (uint64_t) status.st_size);
+        const struct share_claim rest = spill_claim(spill, spill->size - (uint64_t) status.st_size);
         share_give(shares_of(spill), SHARE_SPILL, &rest);
         spill->size = (uint64_t) status.st_size;
 }
@@ -140,7 +140,7 @@ static int spill_fill(const struct spill_source *source) {
         return code;
 }
 
-/* In a child, which has the journal as it is now. What goes wrong is said by its number. */
+/* Runs in a child, which has a copy of the journal's state. It reports failures by errno. */
 static int fill_in_child(const int *fds, int out_fd, void *context) {
         struct spill_source source = *((const struct spill *) context)->source;
         journal_set_files(source.journal, fds);
@@ -173,7 +173,7 @@ static void on_filled(void *context, const char *bytes, size_t size) {
         spill_feed(caller);
 }
 
-/* Megabytes are read, checked and written: nobody else waits for that. */
+/* Megabytes are read, checked and written, so a child does it: the event loop does not wait. */
 static int begin_filling(struct spill *spill, const struct spill_source *source, struct err *err) {
         struct session_manager *manager = spill->caller->manager;
         struct helper_job_order order = { .n_fds = JOURNAL_FILES + 1,
@@ -223,14 +223,11 @@ int spill_run(struct caller *caller, struct journal *journal, const char *run_id
 
 /* ---- reading it ---- */
 
-static int read_at(const struct spill *spill, uint64_t at, void *bytes, size_t size) {
-        for (size_t done = 0; done < size;) {
-                ssize_t n = pread(spill->fd, (char *) bytes + done, size - done, (off_t) (at + done));
-                if (n <= 0)
-                        return n < 0 ? -errno : -EIO;
-                done += (size_t) n;
-        }
-        return 0;
+static int spill_read(const struct spill *spill, uint64_t at, void *bytes, size_t size) {
+        ssize_t n = fd_read_at(spill->fd, bytes, size, at);
+        if (n < 0)
+                return (int) n;
+        return (size_t) n == size ? 0 : -EIO;
 }
 
 void spill_feed(struct caller *caller) {
@@ -238,11 +235,11 @@ void spill_feed(struct caller *caller) {
         while (!spill->job && caller->type->wants_more(caller)) {
                 struct record record;
                 _cleanup_free_ char *bytes = NULL;
-                int code = read_at(spill, spill->at, &record, sizeof(record));
+                int code = spill_read(spill, spill->at, &record, sizeof(record));
                 if (code == 0 && !(bytes = malloc(record.size + 1)))
                         code = -ENOMEM;
                 if (code == 0)
-                        code = read_at(spill, spill->at + sizeof(record), bytes, record.size);
+                        code = spill_read(spill, spill->at + sizeof(record), bytes, record.size);
                 if (code < 0) {
                         struct err err;
                         (void) err_sys(&err, -code, "reading the rest of the output");

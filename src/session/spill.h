@@ -1,5 +1,5 @@
-/* What a slow reader has not read yet when its run is over: the rest of the output and the answer in a file without a
- * name, so that neither the daemon's memory nor the session waits for it. */
+/* The output and the answer that a slow reader has not read when its run ends. They go to a file without a name, so
+ * that neither memory nor the session is held by the reader. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,7 +18,7 @@ struct spill;
 int spill_run(struct caller *caller, struct journal *journal, const char *run_id, const char *text, size_t size,
               const char *box, struct err *err);
 
-/* Sends what the caller takes now; its last moment when that is all. */
+/* Sends what the caller takes now; the caller is answered when that is all. */
 void spill_feed(struct caller *caller);
 
 void spill_free(struct spill *spill); /* NULL is fine */

@@ -1,9 +1,9 @@
 /* A command as another user of a sandbox with users.
  *
- * The kernel runs commands, and it is the tenant's: it has no right to become anybody. So the daemon tells the agent,
- * which is Glovebox's own program, what may be started once, under which id and as whom (FRAME_PERMIT); and the kernel,
- * which gets the same run, hands the agent its streams under that id (guest/agent/users.h). Code in the box can start
- * nothing as another user that no caller asked for. */
+ * The kernel runs commands, but tenant code controls it, so it cannot change users. The daemon therefore sends the
+ * agent, which is Glovebox's own program, a permit (FRAME_PERMIT): one command, its id and its user. The kernel gets
+ * the same run, and hands the agent its streams under that id (guest/agent/users.h). Code in the box cannot start
+ * anything else as another user. */
 #pragma once
 
 #include <jansson.h>
@@ -13,7 +13,8 @@
 struct run;
 struct session;
 
-/* May this payload of EXECUTE be run in the session? A user that is the sandbox's own is taken out of it. */
+/* Checks that this payload of EXECUTE may run in the session. If its user is the sandbox's own, the field is
+ * removed. */
 int user_permit_check(const struct session *session, json_t *payload, struct err *err);
 
 /* Before a run is sent to its kernel; nothing when it names no user. */

@@ -26,7 +26,8 @@ static uint64_t next_number(struct session *session) {
         return session->waiting_number;
 }
 
-static void path_of(const struct session *session, uint64_t number, const char *suffix, char ret_path[static 1200]) {
+static void waiting_path(const struct session *session, uint64_t number, const char *suffix,
+                         char ret_path[static 1200]) {
         (void) snprintf(ret_path, 1200, "%.1000s/waiting/%020" PRIu64 "%s", session->state_dir, number, suffix);
 }
 
@@ -35,8 +36,8 @@ static int write_file(struct session *session, uint64_t number, const char *text
         (void) snprintf(path, sizeof(path), "%.1000s/waiting", session->state_dir);
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
                 return -errno;
-        path_of(session, number, "", path);
-        path_of(session, number, ".new", beside);
+        waiting_path(session, number, "", path);
+        waiting_path(session, number, ".new", beside);
         _cleanup_fd_ int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
         int code = fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
         if (code == 0 && rename(beside, path) < 0)
@@ -72,7 +73,7 @@ void waiting_drop(struct run *run) {
         char path[1200];
         if (!run->waiting_number)
                 return;
-        path_of(run->session, run->waiting_number, "", path);
+        waiting_path(run->session, run->waiting_number, "", path);
         (void) unlink(path);
         run->waiting_number = 0;
 }
@@ -98,7 +99,7 @@ static json_t *read_checked(int fd) {
 
 static struct run *read_run(struct session *session, uint64_t number, bool *ret_cancel) {
         char path[1200];
-        path_of(session, number, "", path);
+        waiting_path(session, number, "", path);
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
         json_t *json = fd < 0 ? NULL : read_checked(fd);
         const char *id = json_string_value(json_object_get(json, "id"));
@@ -123,7 +124,7 @@ static void load_one(struct session *session, uint64_t number) {
         if (number > session->waiting_number)
                 session->waiting_number = number;
         if (!run) {
-                path_of(session, number, "", path);
+                waiting_path(session, number, "", path);
                 daemon_log("session %s: a waiting run cannot be read: %s", session->row.name, path);
                 char aside[1300];
                 (void) snprintf(aside, sizeof(aside), "%s.damaged", path);
@@ -143,7 +144,7 @@ static void load_one(struct session *session, uint64_t number) {
                 session_cancel(session, run);
 }
 
-static int compare(const void *one, const void *other) {
+static int compare_waiting(const void *one, const void *other) {
         uint64_t a = *(const uint64_t *) one, b = *(const uint64_t *) other;
         return a < b ? -1 : a > b;
 }
@@ -169,7 +170,7 @@ void waiting_load(struct session *session) {
                         numbers[n++] = number;
         }
         (void) closedir(directory);
-        qsort(numbers, n, sizeof(numbers[0]), compare);
+        qsort(numbers, n, sizeof(numbers[0]), compare_waiting);
         for (size_t i = 0; i < n; i++)
                 load_one(session, numbers[i]);
 }

@@ -1,6 +1,5 @@
-/* Runs that wait for their turn and were acknowledged, on disk until they begin: one file for each below
- * <state>/waiting/, in the order of their numbers. The next daemon runs them, in order, each once: one whose id the
- * journal knows has begun. */
+/* Acknowledged runs that have not started, on disk: one numbered file for each below <state>/waiting/. After a crash
+ * the next daemon runs them in order, each once: a run whose id is in the journal has begun already. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,11 +9,11 @@
 struct run;
 struct session;
 
-/* Writes the run down; from then on it is not lost with the daemon. */
+/* Writes the run to disk, so that a crash of the daemon does not lose it. */
 int waiting_put(struct run *run, bool cancel_on_disconnect, struct err *err);
 
-/* It has begun, or never will. Does nothing for one that was not written down. */
+/* Removes the file of a run that has begun or never will. Does nothing if it has no file. */
 void waiting_drop(struct run *run);
 
-/* Queues what the last daemon left. The journal of the session is settled (recovery.h). */
+/* Queues the runs that the last daemon left. The journal of the session is settled (recovery.h). */
 void waiting_load(struct session *session);

@@ -6,7 +6,7 @@
 #include "base/fd.h"
 
 static bool is_same_kind(const struct maker_request *a, const struct maker_request *b) {
-        /* Field by field: there may be anything between them. How long a run may take is not the box's business. */
+        /* Field by field: there may be anything between them. The time limit of a run does not matter for the box. */
         const struct limits *x = &a->limits, *y = &b->limits;
         return strcmp(a->image, b->image) == 0 && a->allow_weaker == b->allow_weaker &&
                x->memory_bytes == y->memory_bytes && x->pids == y->pids && x->cpu_thousandths == y->cpu_thousandths &&

@@ -23,9 +23,9 @@ struct pooled_box {
 struct box_pool {
         struct pooled_box boxes[STOCK_MAX];
         size_t n_boxes;
-        /* What they are, and will be: as the last two requests of this kind asked for. "" in `image`: none yet. */
+        /* The kind of the boxes: that of the last two equal requests. "" in `image`: none yet. */
         struct maker_request kind;
-        bool is_wanted; /* the kind was asked for twice in a row */
+        bool is_wanted; /* two requests in a row were of this kind */
         size_t n_wanted;
 };
 
@@ -33,7 +33,7 @@ struct box_pool {
  * destroyed. */
 void box_pool_note(struct box_pool *pool, const struct maker_request *request);
 
-/* Whether to make one more box for this nursery. */
+/* True if one more box should be made for this nursery. */
 bool box_pool_is_short(const struct box_pool *pool, const struct nursery *nursery);
 
 /* Removes boxes that have died. */

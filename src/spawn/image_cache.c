@@ -16,7 +16,7 @@ static struct {
         bool is_valid;
         struct image image;
         uint64_t fingerprint;
-        struct stat_snapshot stats; /* of all that opening it looked at */
+        struct stat_snapshot stats; /* of all paths that opening it visited */
 } cached;
 
 static int add_kernel(struct image *image, const char *kernel_dir, struct err *err) {
@@ -40,7 +40,7 @@ static void image_cache_clear(void) {
 }
 
 /* Before the image is opened. Only the host image with the system's own interpreter is kept: an imported image, or
- * another interpreter, depends on more paths than are worth a look before each box. */
+ * another interpreter, depends on too many paths to check before each box. */
 static bool stat_image(const struct maker_settings *settings, const char *name) {
         const char *named = getenv("GLOVEBOX_PYTHON");
         return strcmp(name, IMAGE_HOST) == 0 && !(named && *named) &&

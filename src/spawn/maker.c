@@ -31,11 +31,11 @@
 #include "store/registry.h"
 
 enum {
-        SUPERVISORS_MAX = 4,     /* images that have nurseries: worth their memory for a few; the others start cold */
+        SUPERVISORS_MAX = 4, /* images that have nurseries, which need memory; kernels of other images start cold */
         NURSERIES_MAX = 2 * SUPERVISORS_MAX,
         WAITING_MAX = 64,
         FLIGHTS_MAX = 5, /* boxes that seal themselves at the same time */
-        NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
+        NURSERY_WAIT_MS = 30000, /* a request waits no longer for a nursery that is importing */
         NURSERY_NO_IMAGE_MS = 60000,
         UNREPORTED_MS = 20,
         HEAP_KEPT = 1 << 20,
@@ -80,8 +80,8 @@ static struct nursery *find_nursery(const struct maker_request *request) {
         return find_kind(request, request->light);
 }
 
-/* The one to fork from now: that of the request's kind, or the other. A full one does all that a light one does, and an
- * ephemeral run that cannot wait for a full one imports what it needs. NULL: it starts cold. */
+/* The nursery to fork from now: that of the request's kind, or the other. A full kernel can replace a light one, and an
+ * ephemeral run that cannot wait for a full one imports the modules itself. NULL: start cold. */
 static struct nursery *find_ready(const struct maker_request *request) {
         struct nursery *nursery = find_nursery(request);
         bool takes_other = request->light || ((request->ephemeral || request->is_program) && !request->pooled);
@@ -94,20 +94,20 @@ static void start_nursery(const struct maker_settings *settings, struct nursery 
         struct err err;
         _cleanup_(image_close) struct image image = { 0 };
         uint64_t fingerprint;
-        char variables[100]; /* as spawn_job.c has them */
+        char preload[SUPERVISOR_PRELOAD_MAX];
         if (image_cache_open(settings, nursery->image, &image, &fingerprint, &err) < 0) {
                 nursery->retry_ms = loop_now_ms() + NURSERY_NO_IMAGE_MS;
                 return;
         }
-        (void) snprintf(variables, sizeof(variables), "DF_BYTES=%" PRIu64 ",NP_BYTES=%" PRIu64, settings->df_bytes,
-                        settings->np_bytes);
+        /* The variables as spawn_job.c has them. */
+        (void) snprintf(preload, sizeof(preload), "DF_BYTES=%" PRIu64 ",NP_BYTES=%" PRIu64 ",%s", settings->df_bytes,
+                        settings->np_bytes, nursery->light ? "" : settings->preload);
         const struct box_spec spec = { .image = &image, .limits = LIMITS_DEFAULT };
         nursery->supervisor->owner = settings->data_dir;
-        (void) nursery_start(nursery, &spec, nursery->light ? variables : settings->preload,
-                             &err); /* its state reports a failure */
+        (void) nursery_start(nursery, &spec, preload, &err); /* its state reports a failure */
 }
 
-/* Those that the request asks for. After a light kernel, the same caller may want a full one. */
+/* The nurseries that the request needs. After a light kernel, the same caller may want a full one. */
 static void start_nurseries(const struct maker_settings *settings, const struct maker_request *request) {
         /* A light one is there much sooner, and serves until the full one is. */
         bool is_short = (request->ephemeral || request->is_program) && *settings->preload;
@@ -179,7 +179,7 @@ static void reply_to(int fd, const struct maker_request *request, struct spawn_j
         send_reply(fd, &reply);
 }
 
-/* Its box is there, or never will be. */
+/* Its box is made, or failed. */
 static void land_job(int fd, struct spawn_job *job) {
         struct err err;
         bool good = spawn_job_settle(job, &err) == 0;
@@ -253,8 +253,8 @@ static void land_settled(int fd, const struct pollfd *polled, size_t n_polled) {
         }
 }
 
-/* Requests that wait until a nursery is ready. One that wants modules imported has them from there before a cold Python
- * would, and a light one for the pool is in no hurry; any other is served cold at once. */
+/* Requests that wait until a nursery is ready. A request for preloaded modules is served sooner that way than by a cold
+ * Python, and a light kernel for the pool can wait; any other request is served cold at once. */
 static struct maker_request *waiting[WAITING_MAX];
 static size_t n_waiting;
 
@@ -264,7 +264,7 @@ static bool should_wait(const struct maker_request *request) {
         return nursery && nursery->state == NURSERY_STARTING && loop_now_ms() - nursery->started_ms < NURSERY_WAIT_MS;
 }
 
-static bool postpone(const struct maker_request *request) {
+static bool postpone_request(const struct maker_request *request) {
         if (n_waiting == WAITING_MAX || !should_wait(request))
                 return false;
         struct maker_request *copy = malloc(sizeof(*copy));
@@ -344,7 +344,7 @@ static void launch_elsewhere(const struct maker_settings *settings, int fd, cons
         memcpy(elsewhere[n_elsewhere++].kernel_id, request->kernel_id, sizeof(request->kernel_id));
 }
 
-/* A process that ended has answered, unless it died. */
+/* A child that ended has answered, unless it crashed. */
 static void reap_elsewhere(int fd, pid_t pid, int status) {
         struct maker_request request = { 0 };
         struct err err;
@@ -389,7 +389,7 @@ static void take_request(const struct maker_settings *settings, const struct cgr
                 return;
         }
         start_nurseries(settings, &request);
-        if (!postpone(&request))
+        if (!postpone_request(&request))
                 launch_job(settings, host, fd, &request);
 }
 
@@ -470,7 +470,7 @@ int maker_start(const struct maker_settings *settings, struct maker *ret_maker, 
                 return err_sys(err, code, "starting the maker");
         }
         if (pid == 0) {
-                /* Keep nothing of the daemon's: a listening socket held here would outlive it. */
+                /* Closes the daemon's descriptors: a listening socket kept here would outlive the daemon. */
                 (void) dup2(ends[1], 3);
                 (void) syscall(SYS_close_range, 4, ~0u, 0);
                 (void) fcntl(3, F_SETFD, FD_CLOEXEC);

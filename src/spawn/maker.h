@@ -1,11 +1,11 @@
 /* The maker: a process of the daemon's that makes boxes with kernels in them, so that the daemon itself never waits.
  *
- * Theory of operation. The daemon forks it at its start and talks to it over one SEQPACKET socket: a request in, a
- * reply with descriptors out. It is the parent of every agent it makes and reaps them. It decides nothing: limits,
- * mounts and images were checked by the session layer; paths that a caller named go through the mount policy here, in
- * the process that opens them. A kernel is forked from a nursery (spawn/supervisor.h) where that is possible and
- * wanted; a request that comes while the nursery is still importing waits for it. When the daemon goes away, so does
- * the maker; the boxes stay, while the vault holds their descriptors. */
+ * Theory of operation. The daemon forks it at its start and sends it requests over a SEQPACKET socket; each gets a
+ * reply with descriptors. It is the parent of every agent it makes and reaps them. It decides nothing: limits, mounts
+ * and images were checked by the session layer; paths that a caller named go through the mount policy here, in the
+ * process that opens them. A kernel is forked from a nursery (spawn/supervisor.h) if that is possible and wanted; a
+ * request that arrives while the nursery is still importing waits for it. The maker exits with the daemon; the boxes
+ * stay, while the vault holds their descriptors. */
 #pragma once
 
 #include <stdbool.h>
@@ -46,8 +46,8 @@ struct maker_request {
         char packages[1024]; /* state directory of the session whose packages are shown (store/packages.h), or "" */
         bool of_key; /* of an API key, not of the operator */
         bool by_owner; /* a program, whose caller has the daemon's own user id */
-        bool installs; /* a helper box: writes packages, may be shown what pip's settings name */
-        bool attach; /* no box: that of `kernel_id`, which is ready, is shown workspace, data and script */
+        bool installs; /* a helper box: writes packages, and may see the files that pip's settings name */
+        bool attach; /* no new box: adds workspace, data and script to the ready box of `kernel_id` */
         bool box_is_leased; /* of that box: it has a user of its own, `box_uid` */
         uid_t box_uid;
         char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"}; last, as it is short */
@@ -70,7 +70,7 @@ enum maker_fd {
         MAKER_FDS
 };
 
-/* How a nursery of an image is, for `glovebox status`. */
+/* The state of a nursery, for `glovebox status`. */
 struct maker_nursery {
         char image[65];
         bool light;
@@ -98,7 +98,7 @@ struct maker_reply {
 
 struct maker_settings { /* lives as long as the maker */
         const char *data_dir;
-        const char *owner; /* id of the data directory, by which boxes of other engines are found again */
+        const char *owner; /* id of the data directory, which labels boxes of other engines */
         const struct engine_settings *engines;
         const char *socket_path; /* of the daemon */
         const char *group_prefix; /* of the names of control groups */

@@ -59,7 +59,7 @@ static void set_patience(int fd) {
         (void) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 }
 
-/* A pipe's writer writes all of it at once (PIPE_BUF), or talks nonsense. */
+/* A message is written to the pipe at once (PIPE_BUF); anything else is a protocol error. */
 static bool read_within(int fd, void *bytes, size_t size, int wait_ms) {
         struct pollfd ready = { .fd = fd, .events = POLLIN };
         int n;
@@ -174,7 +174,7 @@ static int send_order(struct nursery *nursery, const struct nursery_birth *birth
         return code < 0 ? err_sys(err, -code, "asking the nursery for a kernel") : 0;
 }
 
-/* Is this process in the pid namespace of the box? A nursery that went bad must not have us adopt another. */
+/* True if this process is in the pid namespace of the box. A compromised nursery must not make us adopt another one. */
 static bool is_in_box(int pidfd, const struct box *box) {
         char path[64];
         struct stat its, ours;
@@ -201,7 +201,7 @@ static int receive_kernel(struct nursery *nursery, pid_t *ret_pid, struct err *e
         return 0;
 }
 
-/* The kernel's own word that it is sealed. */
+/* The kernel's own report that it is sealed. */
 static int wait_until_sealed(int verdict_fd, struct err *err) {
         struct err verdict;
         if (!read_within(verdict_fd, &verdict, sizeof(verdict), ANSWER_WAIT_S * 1000))
@@ -214,8 +214,8 @@ static int wait_until_sealed(int verdict_fd, struct err *err) {
         return 0;
 }
 
-/* It goes when it is sealed and the supervisor watches it. The supervisor's answer is read whatever the kernel said:
- * each of its answers belongs to a question. */
+/* The kernel may start when it is sealed and the supervisor watches it. The supervisor's answer is read in any case,
+ * because its answers come in the order of the requests. */
 static int nursery_seal(struct nursery *nursery, pid_t pid, int status_fd, int verdict_fd, int *ret_pidfd,
                         struct err *err) {
         struct err of_supervisor;
@@ -245,7 +245,7 @@ int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int
         if (!good)
                 return err_sys(err, problem, "making a pipe");
         if (send_order(nursery, birth, verdict_write, go_read, err) < 0)
-                return -1; /* too much for one message, perhaps; nothing is wrong with the nursery */
+                return -1; /* perhaps too large for one message; the nursery itself is intact */
         fd_close(&verdict_write);
         fd_close(&go_read);
         if (receive_kernel(nursery, &pid, err) < 0) {

@@ -1,8 +1,8 @@
-/* A nursery as the maker sees it: a process of an image from which kernels are forked. It is a shortcut and nothing
- * more: whatever goes wrong here, the maker starts the kernel cold instead.
+/* The maker's side of a nursery: a process of an image from which kernels are forked. It is only an optimisation: if
+ * anything fails here, the maker starts the kernel cold instead.
  *
- * An image has one supervisor and up to two nurseries in it: the full one has imported what is to be preloaded, the
- * light one nothing but the kernel, so that a fork of it copies little. Both fork into the same boxes. */
+ * An image has one supervisor and up to two nurseries in it: the full one has imported the preloaded modules, the light
+ * one only the kernel, so that a fork of it copies little. Both fork into the same boxes. */
 #pragma once
 
 #include <stdbool.h>
@@ -29,21 +29,21 @@ struct nursery {
 };
 
 /* Starts it, and its supervisor if there is none; nursery_read_answer notices when it is ready. `spec` has the image
- * and limits. `preload` is what its kernels have from it: modules, or variables in a light one, separated by commas. On
+ * and limits. `preload` is what its kernels have from it: modules, and variables as NAME=VALUE, separated by commas. On
  * failure it is down, and the next try is put off. */
 int nursery_start(struct nursery *nursery, const struct box_spec *spec, const char *preload, struct err *err);
 
-/* Something came through its pipe: it is ready, or it is gone. True when the state has changed. */
+/* Reads its pipe: it is ready, or has ended. True if the state has changed. */
 bool nursery_read_answer(struct nursery *nursery);
 
 /* Ends the process; kernels that were forked from it stay. */
 void nursery_stop(struct nursery *nursery);
 
-/* May it be started (again) now? */
+/* True if it may be started (again) now. */
 bool nursery_is_due(const struct nursery *nursery, uint64_t now_ms);
 uint64_t nursery_due_in_ms(const struct nursery *nursery, uint64_t now_ms); /* UINT64_MAX: it is there */
 
-/* What a kernel is forked with. Everything is borrowed. */
+/* The arguments of a fork. Everything is borrowed. */
 struct nursery_birth {
         const struct box *box; /* made by the nursery's supervisor */
         const struct box_spec *spec;
@@ -58,5 +58,5 @@ struct nursery_birth {
 int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int *ret_pidfd, int *ret_status_fd,
                  struct err *err);
 
-/* Changes when the image's files are others. */
+/* A number that changes when the image's files change. */
 uint64_t nursery_fingerprint(const struct image *image);

@@ -16,7 +16,7 @@
 #include "engine/seat.h"
 #include "spawn/spawn_job_state.h"
 
-/* Its groups are the engine's. */
+/* The engine makes its control groups. */
 static const struct cgroup_host no_groups;
 
 static const char *const workspace_names[] = { BOX_WORKSPACE, "/session", "/sandbox", "/work" };
@@ -36,7 +36,7 @@ static int open_image(struct spawn_job *job, const struct engine *engine, struct
 }
 
 /* Files on the host stay their owner's: they are mapped to the user of the box. A daemon that is not root cannot map
- * them: then the engine does, or the box runs as the user whose they are. */
+ * them: then the engine does, or the box runs as their owner. */
 static int choose_user(struct spawn_job *job, const struct engine *engine, struct err *err) {
         const struct engine_settings *settings = job->settings->engines;
         job->is_leased = identity_has_range();

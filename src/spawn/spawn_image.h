@@ -1,4 +1,4 @@
-/* The spawn's bytes, carried inside glovebox: guest/nursery says what it is. */
+/* The bytes of the nursery's library (guest/nursery), embedded in glovebox. */
 #pragma once
 
 #include <stddef.h>

@@ -49,7 +49,7 @@ int spawn_job_read_env(struct spawn_job *job, struct err *err) {
         const char *name;
         json_t *value;
         size_t n = 0;
-        /* From when on data are worth trimming; the session may have its own idea, which comes later and wins. */
+        /* The size from which data are trimmed; a session's own value follows later and wins. */
         if (asprintf(&job->env[n++], "DF_BYTES=%" PRIu64, job->settings->df_bytes) < 0 ||
             asprintf(&job->env[n++], "NP_BYTES=%" PRIu64, job->settings->np_bytes) < 0)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
@@ -72,8 +72,8 @@ static const char *given_value(const struct spawn_job *job, const char *prefix) 
         return given;
 }
 
-/* The kernel's own way to its package comes after the caller's environment: a session cannot be talked out of it. The
- * session's packages come before the image's, or what covers one of these would not. */
+/* The path of the kernel's own package comes after the caller's environment, so a caller cannot override it. The
+ * session's packages come before the image's, so that they take precedence. */
 char **spawn_job_make_environment(struct spawn_job *job, struct err *err) {
         const struct image *image = &job->image;
         const char *python_path = given_value(job, "PYTHONPATH="), *path = given_value(job, "PATH=");
@@ -96,8 +96,8 @@ char **spawn_job_make_environment(struct spawn_job *job, struct err *err) {
         return environment_make(image, &job->request->limits, job->request->network, job->env, err);
 }
 
-/* Ours go into the reply, theirs to the agent. Pipes only: what a box can write to and the daemon reads must not carry
- * descriptors (base/pipe_peek.h). */
+/* Our ends go into the reply, theirs to the agent. Only pipes: a channel that a box can write to and the daemon reads
+ * must not pass descriptors (base/pipe_peek.h). */
 static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[static KERNEL_FDS], struct err *err) {
         int requests[2] = { -1, -1 }, replies[2] = { -1, -1 }, out[2] = { -1, -1 }, error[2] = { -1, -1 };
         int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -210,7 +210,7 @@ struct policy maker_policy(const struct maker_settings *settings, bool is_operat
                                  .state_dir = settings->data_dir };
 }
 
-/* A box that failed halfway may have mounted the trees already: one serves one box. */
+/* A box that failed halfway may have mounted the trees already: they are used once. */
 static int start_without_supervisor(struct spawn_job *job, struct err *err) {
         if (job->nursery) {
                 daemon_log("a kernel starts cold: no box below the nursery's supervisor: %s", err->message);
@@ -256,7 +256,7 @@ static int make_box(struct spawn_job *job, struct err *err) {
         return start_box(job, err);
 }
 
-/* Would any box of its kind do? Only options that concern the kernel and not the box may be there. */
+/* True if any box of its kind will do: all options of the request concern the kernel, and none the box. */
 static bool is_plain(const struct spawn_job *job) {
         const char *name;
         json_t *value;
@@ -341,7 +341,7 @@ int spawn_job_settle(struct spawn_job *job, struct err *err) {
         return start_without_supervisor(job, err);
 }
 
-/* A box that waited may have died the moment it was needed: then this request gets one of its own. */
+/* A box of the pool may have died in the meantime: then this request gets a new one. */
 static int start_again(struct spawn_job *job, struct maker_reply *reply, struct err *err) {
         for (size_t i = 0; i < MAKER_FDS; i++)
                 fd_close(&reply->fds[i]);

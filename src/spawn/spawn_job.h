@@ -1,5 +1,5 @@
-/* One box with a kernel, from the request to the reply, in steps: while the box seals itself, which takes as long as
- * all the rest, the maker has time for another. */
+/* One box with a kernel, from the request to the reply, in steps: sealing takes half of the time, during which the
+ * maker works on other boxes. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,20 +16,20 @@ struct spawn_job;
 struct spawn_job *spawn_job_start(const struct maker_settings *settings, const struct cgroup_host *host,
                                   struct nursery *nursery, struct box_pool *pool, const struct maker_request *request,
                                   struct err *err);
-void spawn_job_free(struct spawn_job *job); /* takes apart what was not handed on */
+void spawn_job_free(struct spawn_job *job); /* removes everything that was not handed on */
 
 bool spawn_job_is_for_pool(const struct spawn_job *job);
 const struct maker_request *spawn_job_request(const struct spawn_job *job);
 const struct nursery *spawn_job_nursery(const struct spawn_job *job); /* that it was begun with, or NULL */
 
-/* Readable when spawn_job_settle can be called without a wait; -1 when that is now. */
+/* Readable when spawn_job_settle can be called without blocking; -1: it can be called now. */
 int spawn_job_wait_fd(const struct spawn_job *job);
 int spawn_job_settle(struct spawn_job *job, struct err *err);
 
 /* The box is settled: starts its kernel and fills the reply, which owns everything afterwards. */
 int spawn_job_finish(struct spawn_job *job, struct maker_reply *reply, struct err *err);
 
-/* Shows a box that is ready what the request asks for (box/late_mounts.h). The reply gets its new workspace, if any. */
+/* Adds the mounts of the request to a ready box (box/late_mounts.h). The reply gets its new workspace, if any. */
 int spawn_job_attach(const struct maker_settings *settings, const struct maker_request *request, int box_pidfd,
                      struct maker_reply *reply, struct err *err);
 

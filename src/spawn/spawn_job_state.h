@@ -49,11 +49,11 @@ struct spawn_job {
 int spawn_job_read_env(struct spawn_job *job, struct err *err);
 char **spawn_job_make_environment(struct spawn_job *job, struct err *err);
 
-/* Everything that the box is to see, opened anew: the workspace, and the rest as job->mounts. */
+/* Opens everything that the box will see: the workspace, and the rest as job->mounts. */
 int spawn_job_open_trees(struct spawn_job *job, struct err *err);
 
 /* Of a box that is there: the workspace is one more mount, which covers the box's own. */
 int spawn_job_open_late_trees(struct spawn_job *job, struct err *err);
 
-/* The box is there: makes the kernel's pipes, and has it forked or executed. */
+/* The box is ready: makes the kernel's pipes, and lets it be forked or executed. */
 int spawn_job_start_kernel(struct spawn_job *job, struct maker_reply *reply, struct err *err);

@@ -22,7 +22,7 @@ static int keep_open(int fd) {
         return copy < 0 ? -errno : copy;
 }
 
-static int share(const struct spawn_job *job, int fd, bool writable) {
+static int share_tree(const struct spawn_job *job, int fd, bool writable) {
         if (job->is_plain)
                 return keep_open(fd);
         if (job->is_served)
@@ -34,7 +34,7 @@ static int add_mount(struct spawn_job *job, int source_fd, const char *destinati
         if (job->n_mounts == MOUNTS_MAX)
                 return err_set(err, ERR_LIMIT, "a box can have at most %d mounts", MOUNTS_MAX - 1);
         struct stat status;
-        int tree = fstat(source_fd, &status) < 0 ? -errno : share(job, source_fd, writable);
+        int tree = fstat(source_fd, &status) < 0 ? -errno : share_tree(job, source_fd, writable);
         if (tree < 0)
                 return tree_explain(tree, destination, err);
         job->mounts[job->n_mounts++] = (struct box_mount) { tree, S_ISDIR(status.st_mode), writable, destination };
@@ -62,11 +62,11 @@ static int open_workspace(struct spawn_job *job, const struct policy *policy, st
                 return -1;
         if (source < 0)
                 return -1;
-        /* In a directory that a caller named, only the box's own user makes files: nobody else can remove others'. */
+        /* In a directory that a caller named, only the box's own user makes files, so no other user can remove them. */
         if (job->has_users && request->workspace_is_ours)
                 job->workspace_fd = tree_clone_for_users(source, job->uid, job->gid, IDENTITY_DISK_UID);
         else
-                job->workspace_fd = share(job, source, true);
+                job->workspace_fd = share_tree(job, source, true);
         return job->workspace_fd < 0 ? tree_explain(job->workspace_fd, request->workspace, err) : 0;
 }
 
@@ -85,7 +85,7 @@ static int show_own(struct spawn_job *job, const char *parent, const char *name,
         return 0;
 }
 
-/* What the host's pip settings name: certificates, directories of packages. The operator's own words. */
+/* The files that the host's pip settings name: certificates, directories of packages. The operator chose them. */
 static int show_settings(struct spawn_job *job, struct err *err) {
         size_t i;
         json_t *pair;
@@ -118,7 +118,7 @@ static int open_packages(struct spawn_job *job, struct err *err) {
         return show_settings(job, err);
 }
 
-/* A script without what lies beside it, as a copy in the place for code. */
+/* A script without its directory, as a copy in BOX_CODE_DIR. */
 static int copy_script(struct spawn_job *job, int source_fd, const char *name, struct err *err) {
         char path[64];
         _cleanup_free_ char *text = NULL;
@@ -133,8 +133,8 @@ static int copy_script(struct spawn_job *job, int source_fd, const char *name, s
         return 0;
 }
 
-/* The file itself is opened as `glovebox run` opens it without a daemon: it is named by the owner of this daemon, and
- * only its text goes to the box. A directory is a mount like any other. */
+/* A script is opened as by `glovebox run` without a daemon: the owner of this daemon named it, and only its text goes
+ * to the box. A directory is a mount like any other. */
 static int open_script_source(const struct spawn_job *job, const struct policy *policy, const char *source, bool alone,
                               int *ret_fd, struct err *err) {
         if (!alone || !job->request->by_owner)
@@ -143,29 +143,37 @@ static int open_script_source(const struct spawn_job *job, const struct policy *
         return *ret_fd < 0 ? err_sys(err, errno, "opening %.300s", source) : 0;
 }
 
+/* BOX_CODE_DIR, or a file in it. */
+static bool is_script_place(const char *destination) {
+        static const char directory[] = BOX_CODE_DIR "/";
+        if (!destination || strcmp(destination, BOX_CODE_DIR) == 0)
+                return destination != NULL;
+        if (strncmp(destination, directory, strlen(directory)) != 0)
+                return false;
+        const char *name = destination + strlen(directory);
+        return *name && !strchr(name, '/') && strcmp(name, "..") != 0 && strcmp(name, ".") != 0;
+}
+
 /* The script of a program (destination: a file in the place for code), or its directory (that place). */
 static int open_script(struct spawn_job *job, const struct policy *policy, struct err *err) {
         const char *source = json_string_value(json_object_get(job->options, "script"));
         const char *destination = json_string_value(json_object_get(job->options, "script_at"));
-        const char *name = destination ? strrchr(destination, '/') + 1 : NULL;
         struct stat status;
         _cleanup_fd_ int fd = -1;
         if (!source)
                 return 0;
-        bool alone = destination && strcmp(destination, BOX_CODE_DIR) != 0;
-        if (!destination || (alone && (strlen(BOX_CODE_DIR "/") != (size_t) (name - destination) ||
-                                       strncmp(destination, BOX_CODE_DIR "/", strlen(BOX_CODE_DIR "/")) != 0 ||
-                                       !*name || strcmp(name, "..") == 0 || strcmp(name, ".") == 0)))
+        if (!is_script_place(destination))
                 return err_set(err, ERR_USAGE, "\"script_at\" must be " BOX_CODE_DIR " or a file in it");
         if (job->n_mounts == MOUNTS_MAX)
                 return err_set(err, ERR_LIMIT, "a box can have at most %d mounts", MOUNTS_MAX - 1);
+        bool alone = strcmp(destination, BOX_CODE_DIR) != 0;
         if (open_script_source(job, policy, source, alone, &fd, err) < 0)
                 return -1;
         if (!alone)
                 return add_mount(job, fd, destination, false, err);
         if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
                 return err_set(err, ERR_USAGE, "%.300s is not a plain file", source);
-        return copy_script(job, fd, name, err);
+        return copy_script(job, fd, strrchr(destination, '/') + 1, err);
 }
 
 static int open_mounts(struct spawn_job *job, const struct policy *policy, struct err *err) {

@@ -119,7 +119,7 @@ void supervisor_leave(struct supervisor *supervisor) {
 /* ---- requests ---- */
 
 uint64_t supervisor_template_of(uint64_t fingerprint, const struct box_spec *spec) {
-        /* Not 0, and another one for each number of processors. */
+        /* Not 0, and different for each number of processors. */
         return spec->n_mounts || spec->code_name ? 0 : (fingerprint * 31 + limits_processors(&spec->limits)) | 1;
 }
 
@@ -233,7 +233,7 @@ int supervisor_start_nursery(struct supervisor *supervisor, const struct box_spe
                 return err_sys(err, errno, "making a pipe");
         _cleanup_fd_ int answers_read = answers[0];
         _cleanup_fd_ int answers_write = answers[1];
-        /* One way: whatever the nursery would send here, also descriptors, is refused at its end. */
+        /* One way only: anything that the nursery sends, descriptors too, fails at its end. */
         if (shutdown(ours, SHUT_RD) < 0)
                 return err_sys(err, errno, "closing one way of a socket");
         slots[SUPERVISOR_SOCKET] = theirs;

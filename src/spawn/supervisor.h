@@ -1,20 +1,19 @@
-/* The supervisor: a small C process in which boxes live that a nursery may fork kernels into.
+/* The supervisor: a small C process, the parent of the boxes into which a nursery may fork kernels.
  *
  * Theory of operation. A kernel can be forked into a box only by a process with CAP_SYS_ADMIN in the user namespace
  * that the box's namespaces belong to; and code of an image (which a nursery imports) must never hold a capability
  * outside of a user namespace of its own. So the maker clones a supervisor into a user namespace N: PID 1 of a pid
  * namespace, with a root that holds nothing but /proc, with no network. The supervisor clones boxes and nurseries into
- * N when the maker asks; whatever has to be looked up on the host comes from the maker as a descriptor. Nothing else
- * can connect to it.
+ * N on requests of the maker, which opens all files of the host and passes descriptors. Nothing else can connect to it.
  *
  *   maker ──socket──▶ supervisor (PID 1 of N) ──clone──▶ agent (PID 1 of a box)
  *     │                 ▲  └────────────clone──▶ nursery: Python, CAP_SYS_ADMIN in N, a filter that leaves only setns
  *     └─socket and pipe─┼──────────────────────▶    └──clone(CLONE_PARENT)──▶ kernel (in the box's namespaces)
  *                       └── parent of all of them: reaps them, and writes how a kernel ended into its status pipe
  *
- * A nursery that dies takes nothing with it. A supervisor that dies takes its boxes along: it does as little as
- * possible. When the maker goes away (the daemon was killed, or ended), the supervisor ends its nurseries, and itself
- * after its last box. */
+ * If a nursery dies, no box is affected. If a supervisor dies, its boxes die too, so it does as little as possible.
+ * When the maker exits (the daemon was killed, or ended), the supervisor ends its nurseries, and exits after its last
+ * box. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,19 +21,19 @@
 
 #include "box/box.h"
 
-enum { SUPERVISOR_MOUNTS_MAX = 32, SUPERVISOR_DESTINATION_MAX = 1024, SUPERVISOR_PRELOAD_MAX = 512 };
+enum { SUPERVISOR_MOUNTS_MAX = 32, SUPERVISOR_DESTINATION_MAX = 1024, SUPERVISOR_PRELOAD_MAX = 640 };
 
 struct supervisor {
         pid_t pid; /* on the host; our child */
         int fd;
         const char *owner; /* the data directory, shown by ps */
-        uint64_t template; /* what the template is made of that it has (supervisor_template_of); 0: none */
+        uint64_t template; /* identifies its root template (supervisor_template_of); 0: none */
 };
 
 /* Clones a supervisor and waits until it listens. supervisor->owner is set, the rest is { 0, -1 }. */
 int supervisor_start(struct supervisor *supervisor, struct err *err);
 
-/* Lets go of it: it ends with its last box. Safe on { 0, -1 }. */
+/* Closes the connection: the supervisor exits after its last box. Safe on { 0, -1 }. */
 void supervisor_leave(struct supervisor *supervisor);
 
 /* In place of box_clone: the supervisor makes the namespaces. birth->spec holds host ids. `template` names the one that
@@ -52,10 +51,10 @@ int supervisor_start_nursery(struct supervisor *supervisor, const struct box_spe
                              const char *preload, int library_fd, int *ret_socket_fd, int *ret_answer_fd,
                              int *ret_pidfd, struct err *err);
 
-/* The wait status of the process with this pid, as the supervisor sees it, which is a child of the supervisor that was
- * not asked about before, will be written to status_fd (borrowed) as an int. Nothing is written when it had ended
- * before. It does so once supervisor_is_watching returned 0 and a descriptor of the process, which comes next of all
- * that is asked of the supervisor: the kernel seals itself meanwhile. */
+/* Requests that the supervisor writes the wait status of a child to status_fd (borrowed) as an int. `pid` is the
+ * child's pid in N; a child can be watched once. The next call to this supervisor must be supervisor_is_watching, which
+ * returns 0 and a descriptor of the process; the kernel seals itself meanwhile. If the child had ended before, nothing
+ * is written. */
 int supervisor_ask_to_watch(struct supervisor *supervisor, pid_t pid, int status_fd, struct err *err);
 int supervisor_is_watching(struct supervisor *supervisor, int *ret_pidfd, struct err *err);
 

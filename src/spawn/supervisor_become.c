@@ -1,4 +1,4 @@
-/* How a clone of the maker becomes a supervisor: the last of its steps is the exec of a program of its own. */
+/* The steps by which a clone of the maker becomes a supervisor; the last one executes the supervisor's program. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -56,7 +56,7 @@ static int supervisor_become_prepare(int start_fd, int *fd, int program_fd, bool
 void supervisor_become(int start_fd, int fd, int program_fd, const char *owner, bool drop_groups) {
         sigset_t all;
         signals_reset();
-        sigfillset(&all); /* whatever comes from outside is not for us */
+        sigfillset(&all); /* ignores signals from outside */
         (void) sigprocmask(SIG_BLOCK, &all, NULL);
         int code = supervisor_become_prepare(start_fd, &fd, program_fd, drop_groups);
         if (code == 0) {

@@ -1,4 +1,4 @@
-/* The supervisor's program, carried inside glovebox: supervisor.h says what it is. */
+/* The bytes of the supervisor's program (supervisor.h), embedded in glovebox. */
 #pragma once
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What the maker asks of a supervisor. Both are made in one build, and one carries the other: plain structs do. */
+/* Requests of the maker to a supervisor. Both are parts of one program, so plain structs are sent. */
 #pragma once
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Network namespaces for boxes of plain runs, made ahead of need.
+/* Network namespaces for boxes of plain runs, made in advance.
  *
  * To make a network namespace takes 0.7 ms, about as long as all mounts of a box. The supervisor makes a few while it
  * has nothing else to do, with the loopback interface up, in its own user namespace: no box can change their settings.
@@ -10,7 +10,7 @@
 /* Once, in the supervisor's own namespace. False: boxes make their own. */
 bool supervisor_network_open(void);
 
-/* Should supervisor_network_make_one be called when there is time? */
+/* True if supervisor_network_make_one should be called when there is time. */
 bool supervisor_network_wants_more(void);
 void supervisor_network_make_one(void);
 

@@ -1,5 +1,5 @@
-/* The supervisor itself: PID 1 of its pid namespace, a program of its own. supervisor.h says what it is for. Every box
- * begins as a copy of this process: what it does not have in its memory, no box has to copy and to give back. */
+/* The supervisor itself: PID 1 of its pid namespace, a program of its own. supervisor.h describes it. Every box begins
+ * as a copy of this process, so it keeps little memory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -195,7 +195,7 @@ static int start_nursery(const struct supervisor_request *request, const int slo
         return -1;
 }
 
-/* The nursery says which of our children is the kernel; the maker looks whether that is in the right box. */
+/* The nursery reports which of our children is the kernel; the maker checks that it is in the right box. */
 static int supervisor_process_watch(pid_t pid, int slots[static SUPERVISOR_SLOTS], int *ret_pidfd, struct err *err) {
         siginfo_t info;
         _cleanup_fd_ int pidfd = pid > 0 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1;

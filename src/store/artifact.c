@@ -138,7 +138,7 @@ static int scan_directory(struct artifact_list *list, int parent_fd, const char 
                 return 0;
         struct stat own;
         if (list->visits_max == ARTIFACT_FEW && fstat(fd, &own) == 0 && own.st_size > FEW_BYTES) {
-                list->visited = list->visits_max; /* it is large, or was, and takes as long to read */
+                list->visited = list->visits_max; /* the directory is large, or was, and takes long to read */
                 list->cut = true;
         }
         DIR *directory = fdopendir(fd);
@@ -345,7 +345,8 @@ static int copy_data(int source, int target, off_t size) {
         return ftruncate(target, size) < 0 ? -errno : 0;
 }
 
-/* Copies what the file is now, not what it was when it was listed; a file that became something else is skipped. */
+/* Copies the file's present contents, which may differ from those when it was listed; if it is no regular file any
+ * more, it is skipped. */
 static int copy_file(int workspace_fd, const char *from, int out_fd, const char *to, uint64_t max_bytes,
                      uint64_t *ret_size) {
         struct stat status;

@@ -1,8 +1,7 @@
-/* Artifacts: what a run created or changed under artifacts/ of its workspace.
+/* Artifacts: the files that a run created or changed under artifacts/ of its workspace.
  *
- * The host looks into a directory that hostile code fills. Every step is by descriptor and follows no link; only
- * regular files count; names, depth, number and bytes are bounded; nothing here can hang on a FIFO or leave the
- * directory. */
+ * The host reads a directory that hostile code fills. Every step is by descriptor and follows no link; only regular
+ * files count; names, depth, number and bytes are bounded; nothing here can hang on a FIFO or leave the directory. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +14,7 @@
 enum {
         ARTIFACT_COUNT_MAX = 10000,
         ARTIFACT_VISITS_MAX = 100000,
-        ARTIFACT_FEW = 256, /* entries that may be looked at without leaving others waiting */
+        ARTIFACT_FEW = 256, /* entries that the daemon may read itself */
         ARTIFACT_DEPTH_MAX = 32,
         ARTIFACT_PATH_MAX = 4096,
         ARTIFACT_PATHS_MAX = 1 << 20, /* bytes of all paths together */
@@ -45,13 +44,13 @@ int artifact_scan(int workspace_fd, struct artifact_list *ret_list, struct err *
 /* The same if there are few entries; false, and no list, if there are more, or the number is unknown. */
 bool artifact_scan_few(int workspace_fd, struct artifact_list *ret_list);
 
-/* Leaves only what was changed at or after that time. */
+/* Keeps only those that were changed at or after that time. */
 void artifact_keep_since(struct artifact_list *list, uint64_t since_ns);
 
-/* Leaves in `after` only what is not in `before` as it is now. */
+/* Keeps in `after` only those that are missing in `before` or differ there. */
 void artifact_keep_changed(struct artifact_list *after, const struct artifact_list *before);
 
-/* Says where each is on the host: <workspace_path>/<path>. */
+/* Sets host_path of each: <workspace_path>/<path>. */
 int artifact_locate(struct artifact_list *list, const char *workspace_path, struct err *err);
 
 /* Copies each into <out_dir>/<path without "artifacts/">, which is made; host_path is set. Files of the same name are

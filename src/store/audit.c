@@ -96,8 +96,8 @@ static bool append_lines(struct file *file, const char *bytes, size_t size) {
         return file->fd >= 0 && fd_write_all(file->fd, bytes, size) == 0;
 }
 
-/* Whole lines, as many as came at once. Lines that the disk did not take are counted, and a line says so when there is
- * room again. */
+/* Writes the whole lines of one message. If the disk is full, lines are counted; a line reports their number when there
+ * is space again. */
 _Noreturn static void audit_serve(int fd, const struct audit *audit) {
         static char bytes[PIECE_MAX];
         struct file file = { .max_bytes = audit->max_bytes, .fd = -1 };
@@ -135,9 +135,9 @@ static void audit_bury(struct audit *audit) {
         audit->pid = 0;
 }
 
-static void hand_over(struct audit *audit);
+static void audit_send_batch(struct audit *audit);
 
-/* It says nothing: this is its end. */
+/* It sends nothing, so this is its end. */
 static void on_process(void *context, uint32_t events) {
         struct audit *audit = context;
         (void) events;
@@ -171,7 +171,7 @@ static int start_audit(void *context, struct err *err) {
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for the audit log");
         }
         helper_started(audit->helper, pid);
-        hand_over(audit);
+        audit_send_batch(audit);
         return 0;
 }
 
@@ -198,10 +198,10 @@ static size_t piece_of(const struct audit *audit) {
 static void on_time(void *context) {
         struct audit *audit = context;
         audit->timer = NULL;
-        hand_over(audit);
+        audit_send_batch(audit);
 }
 
-static void hand_over(struct audit *audit) {
+static void audit_send_batch(struct audit *audit) {
         while (audit->fd >= 0 && audit->size > 0) {
                 size_t size = piece_of(audit);
                 if (send(audit->fd, audit->lines, size, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t) size)
@@ -237,7 +237,7 @@ void audit_write(struct audit *audit, const struct audit_entry *entry) {
         if (!put_line(audit, &text))
                 audit->n_dropped++;
         if (entry->is_urgent)
-                hand_over(audit);
+                audit_send_batch(audit);
         else if (!audit->timer)
                 audit->timer = loop_timer(audit->helper->loop, loop_now_ms() + PAUSE_MS, on_time, audit);
 }

@@ -1,9 +1,9 @@
 /* The audit log: who did what, when, and how it ended; one JSON object to a line, in audit.log of the data directory.
  *
- * Theory of operation. Lines are gathered in memory and handed, some times in a second, to a process of the daemon's,
- * which appends them to the file and rotates it by size. The daemon never waits for the disk: when the process cannot
- * keep up, lines are dropped and counted, and the log says how many. The process outlives a daemon that was killed
- * until it has written what it was handed. */
+ * Theory of operation. Lines are collected in memory and sent, several times a second, to a helper process, which
+ * appends them to the file and rotates it by size. The daemon never waits for the disk: if the helper cannot keep up,
+ * lines are dropped and counted, and the log reports their number. If the daemon is killed, the helper writes what it
+ * has received before it exits. */
 #pragma once
 
 #include <stdbool.h>
@@ -35,7 +35,7 @@ struct audit_entry {
         const char *via;     /* "socket", "http" or "daemon" */
         const char *from;    /* the address of a client over HTTP, or NULL */
         const char *what;    /* an operation, "run", "key.new", … */
-        const char *session; /* its name, or NULL; "key/name" where the operator uses a key's */
+        const char *session; /* its name, or NULL; "key/name" if the operator uses a session of a key */
         const char *run_id;  /* or NULL */
         const char *status;  /* "ok", a run's status, or the code of an error */
         uint64_t duration_ms;
@@ -44,10 +44,10 @@ struct audit_entry {
 
 int audit_start(struct audit *audit, struct helper *helper, const char *data_dir, uint64_t max_bytes, struct err *err);
 
-/* Hands over what is left and waits for the process, for a moment. Safe on { .fd = -1 }. */
+/* Sends the rest and waits briefly for the process. Safe on { .fd = -1 }. */
 void audit_stop(struct audit *audit);
 
 void audit_write(struct audit *audit, const struct audit_entry *entry);
 
-/* The same for a program that is no daemon: writes the line itself. What cannot be written is not. */
+/* The same for a program that is no daemon: writes the line itself, and ignores failures. */
 void audit_append(const char *data_dir, const struct audit_entry *entry);

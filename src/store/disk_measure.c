@@ -58,7 +58,7 @@ static uint64_t *find_slot(const struct inode_set *set, uint64_t inode) {
         return &set->slots[at];
 }
 
-static bool grow(struct inode_set *set) {
+static bool inode_set_grow(struct inode_set *set) {
         struct inode_set larger = { .n = set->n, .room = set->room ? 2 * set->room : 256 };
         larger.slots = calloc(larger.room, sizeof(*larger.slots));
         if (!larger.slots)
@@ -73,7 +73,7 @@ static bool grow(struct inode_set *set) {
 
 /* True the first time. Without memory it is counted once more: too much rather than too little. */
 static bool is_new(struct inode_set *set, uint64_t inode) {
-        if (2 * set->n >= set->room && !grow(set))
+        if (2 * set->n >= set->room && !inode_set_grow(set))
                 return true;
         uint64_t *slot = find_slot(set, inode);
         if (*slot)
@@ -190,7 +190,7 @@ static bool read_piece(struct walk *walk) {
         return true;
 }
 
-static void leave(struct walk *walk) {
+static void walk_leave(struct walk *walk) {
         struct level *level = &walk->levels[--walk->n_levels];
         fd_close(&level->fd);
         free(level->piece);
@@ -207,7 +207,7 @@ void disk_counters_add_tree(struct disk_tally *counters, int dir_fd) {
         walk.device = status.st_dev;
         while (walk.n_levels > 0)
                 if (counters->amount.is_cut || !read_piece(&walk))
-                        leave(&walk);
+                        walk_leave(&walk);
         free(walk.levels);
 }
 

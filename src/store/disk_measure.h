@@ -1,5 +1,5 @@
-/* How much room a directory tree takes, whose contents hostile code writes and changes meanwhile: no link is followed,
- * no other file system entered, and the work is bounded by how much may be there at most. */
+/* Measures a directory tree that hostile code may change meanwhile: it follows no link, enters no other file system,
+ * and the limit of the tree bounds the work. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 struct disk_amount {
         uint64_t bytes; /* as blocks on the disk: holes do not count, and a file with several names counts once */
         uint64_t files; /* entries of all kinds */
-        bool is_cut;    /* there is more than `max`, or it cannot be measured: directories nested without end */
+        bool is_cut;    /* larger than `max`, or not measurable: directories nested without end */
 };
 
 struct disk_tally;
@@ -19,7 +19,7 @@ struct disk_tally;
 struct disk_tally *disk_counters_make(uint64_t max_files);
 void disk_counters_free(struct disk_tally *counters);
 
-/* Everything below the directory, which stays the caller's. */
+/* Adds everything below the directory; the descriptor is borrowed. */
 void disk_counters_add_tree(struct disk_tally *counters, int dir_fd);
 
 /* A removed file occupies space while it is open: adds those on this file system that processes have open, as far as

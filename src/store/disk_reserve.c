@@ -16,7 +16,7 @@ enum { SHARE = 50, LOW_BYTES = 256 << 10 }; /* a 50th of the file system; less t
 static char directory[4096]; /* "": there is no daemon in this process */
 static bool is_in_use;
 
-static void path_of(char ret_path[static 4200]) {
+static void reserve_path(char ret_path[static 4200]) {
         (void) snprintf(ret_path, 4200, "%s/reserve", directory);
 }
 
@@ -36,10 +36,10 @@ static uint64_t wanted_bytes(void) {
         return wanted < bytes_min ? bytes_min : wanted > bytes_max ? bytes_max : wanted;
 }
 
-/* Where a file system cannot set room aside without writing, there is none. 0 or -errno. */
+/* If the file system cannot allocate space without writing, there is no reserve. 0 or -errno. */
 static int make_file(void) {
         char path[4200];
-        path_of(path);
+        reserve_path(path);
         _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         uint64_t wanted = wanted_bytes();
         struct stat status;
@@ -50,7 +50,7 @@ static int make_file(void) {
         if (fallocate(fd, 0, 0, (off_t) wanted) == 0)
                 return (uint64_t) status.st_size > wanted && ftruncate(fd, (off_t) wanted) < 0 ? -errno : 0;
         int code = -errno;
-        if (ftruncate(fd, 0) < 0) /* not a part of it: what is free is for the others as long as there is none */
+        if (ftruncate(fd, 0) < 0) /* all or nothing: without the whole reserve, the free space is for the others */
                 return -errno;
         return code;
 }
@@ -59,7 +59,7 @@ static int make_file(void) {
 static bool empty_file(void) {
         char path[4200];
         struct stat status;
-        path_of(path);
+        reserve_path(path);
         _cleanup_fd_ int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || status.st_blocks == 0)
                 return false;
@@ -79,9 +79,8 @@ void disk_reserve_open(const char *data_dir) {
         if (free_bytes(NULL) < LOW_BYTES) {
                 char path[4200];
                 struct stat status;
-                path_of(path);
-                /* One that is there already with all its room, on a disk that is full but for that: it is needed
-                 * now. */
+                reserve_path(path);
+                /* If the reserve exists in full size and the disk has no other space, it is needed now. */
                 if (stat(path, &status) == 0)
                         disk_reserve_enter(empty_file());
                 return;
@@ -123,7 +122,7 @@ int disk_reserve_check(struct err *err) {
 void disk_reserve_look(struct disk_reserve_state *ret_state) {
         char path[4200];
         struct stat status;
-        path_of(path);
+        reserve_path(path);
         *ret_state = (struct disk_reserve_state) { .is_in_use = is_in_use, .free_bytes = free_bytes(NULL) };
         if (stat(path, &status) == 0)
                 ret_state->reserve_bytes = (uint64_t) status.st_blocks * 512;

@@ -1,9 +1,9 @@
-/* A file of the data directory that holds nothing but room: for the daemon's own writes on a full disk.
+/* A file of the data directory that reserves space for the daemon's own writes on a full disk.
  *
- * When a write of the daemon's finds no room, the file is emptied and the write is tried again. So results, ends and
- * the registry can be written, and a daemon starts, on a disk that is full. From then on the reserve is in use, and new
- * runs and sessions are refused, until there is space again and the file can be made anew. What a session needs to end
- * its run is reserved in its journal besides (journal_room.c): no other file can take that space. */
+ * When a write of the daemon fails for lack of space, the file is emptied and the write is retried. So results, ends
+ * and the registry can be written, and a daemon starts, on a disk that is full. From then on the reserve is in use, and
+ * new runs and sessions are refused, until there is space again and the file can be made anew. What a session needs to
+ * end its run is reserved in its journal besides (journal_room.c): no other file can take that space. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,16 +11,16 @@
 
 #include "base/err.h"
 
-/* At the start of a daemon: makes the file, or empties it when the disk is full already. */
+/* Call it when the daemon starts: creates the file, or empties it if the disk is full already. */
 void disk_reserve_open(const char *data_dir);
 
-/* There was no room. True when there is some now: the write is worth another attempt. */
+/* Call it when a write found no space. True if the reserve was released: retry the write. */
 bool disk_reserve_use(void);
 
-/* Now and then: makes the file again when there is space. */
+/* Call it periodically: creates the file again if there is space. */
 void disk_reserve_restore(void);
 
-/* ERR_NO_SPACE while it is in use: for what would need more room. */
+/* ERR_NO_SPACE while it is in use: for operations that need more space. */
 int disk_reserve_check(struct err *err);
 
 struct disk_reserve_state {

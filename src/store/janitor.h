@@ -2,8 +2,8 @@
  * workspace may hold a million files.
  *
  * Theory of operation. The daemon forks it at its start and sends it one path after the other; it answers each with a
- * byte. What it has not answered is in the daemon's list still, and is sent again to the next janitor when one dies.
- * When the daemon dies, so does the janitor; what it left the next daemon finds, among the state of no session. */
+ * byte. Unanswered paths stay in the daemon's list, and are sent to the next janitor if one dies. The janitor dies with
+ * the daemon; the next daemon finds the remaining directories, because they belong to no session. */
 #pragma once
 
 #include <stddef.h>
@@ -26,15 +26,14 @@ struct janitor {
         unsigned n_deaths;    /* over the oldest */
 };
 
-/* Forks it, and others in its place when it dies. What it is given lives as long as the
- * daemon. */
+/* Starts it, and restarts it when it dies. The arguments must live as long as the daemon. */
 int janitor_start(struct janitor *janitor, struct helper *helper, const char *data_dir, struct err *err);
 
-/* Finishes what there is to do, within a bounded time: the rest is the next daemon's. Safe on { .fd = -1 }. */
+/* Waits for the remaining work, for a bounded time; the next daemon does the rest. Safe on { .fd = -1 }. */
 void janitor_stop(struct janitor *janitor);
 
-/* A directory with everything below it, soon. */
+/* Removes a directory with everything below it, soon. */
 void janitor_remove(struct janitor *janitor, const char *path);
 
-/* Only what is in it. */
+/* Removes only its contents. */
 void janitor_empty(struct janitor *janitor, const char *path);

@@ -1,8 +1,8 @@
-/* The meter: a process of the daemon's that measures how much room sessions take on the disk. A workspace may hold a
- * hundred thousand files, or change while it is read: so the daemon does not walk it.
+/* The meter: a helper process that measures the disk space of sessions. A workspace may have a hundred thousand files,
+ * or change while it is read, so the daemon does not walk it.
  *
  * Theory of operation. The daemon sends one order for each session that is to be measured; the meter answers each with
- * a report. It keeps nothing in between. When it dies, orders that it had are lost, and asked for again in time. */
+ * a report. It keeps no state. If it dies, its orders are lost, and the daemon repeats them. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,8 +18,8 @@ enum { METER_PATH_ROOM = 1100 };
 struct meter_order {
         char id[32];                      /* of the session */
         char workspace[METER_PATH_ROOM];  /* "": not measured */
-        char state[METER_PATH_ROOM];      /* what is shown as /run/session, or "" */
-        char processes[METER_PATH_ROOM];  /* a control group's list of those in the box, or "" */
+        char state[METER_PATH_ROOM];      /* the directory shown as /run/session, or "" */
+        char processes[METER_PATH_ROOM];  /* the list of processes of the box's control group, or "" */
         uint64_t max_files;
 };
 
@@ -28,7 +28,7 @@ struct meter_report {
         uint64_t bytes, state_bytes; /* of the workspace, and of the state, on the disk */
         uint64_t files;              /* of both */
         bool is_cut;                 /* there are more files than may be, or it cannot be measured */
-        uint64_t written;            /* bytes that the processes of now have written, ever */
+        uint64_t written;            /* bytes that the present processes have written since their start */
         uint64_t took_us;
 };
 
@@ -45,5 +45,5 @@ struct meter {
 int meter_start(struct meter *meter, struct helper *helper, const char *data_dir, struct err *err);
 void meter_stop(struct meter *meter); /* safe on { .fd = -1 } */
 
-/* False: not now; it is down, or has enough to do. */
+/* False: it is not running, or busy. */
 bool meter_measure(struct meter *meter, const struct meter_order *order);

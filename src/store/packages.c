@@ -24,7 +24,7 @@ enum {
         VERSION_MAX = 100,
 };
 
-static void path_of(const char *state_dir, const char *name, char ret_path[static 1100]) {
+static void packages_path(const char *state_dir, const char *name, char ret_path[static 1100]) {
         (void) snprintf(ret_path, 1100, "%.1000s/%s", state_dir, name);
 }
 
@@ -35,19 +35,19 @@ static int open_to_readers(const char *path) {
 
 int packages_make_directory(const char *state_dir) {
         char path[1100];
-        path_of(state_dir, "packages", path);
+        packages_path(state_dir, "packages", path);
         return mkdir(path, 0755) < 0 && errno != EEXIST ? -errno : open_to_readers(path);
 }
 
 void packages_drop_staging(const char *state_dir) {
         char path[1100];
-        path_of(state_dir, "install", path);
+        packages_path(state_dir, "install", path);
         remove_tree(path);
 }
 
 int packages_make_staging(const char *state_dir) {
         char path[1100];
-        path_of(state_dir, "install", path);
+        packages_path(state_dir, "install", path);
         if (mkdir(path, 0755) == 0)
                 return open_to_readers(path);
         remove_tree(path);
@@ -56,7 +56,7 @@ int packages_make_staging(const char *state_dir) {
 
 bool packages_cover_image(const char *state_dir) {
         char path[1100];
-        path_of(state_dir, "packages/covers", path);
+        packages_path(state_dir, "packages/covers", path);
         return access(path, F_OK) == 0;
 }
 
@@ -141,7 +141,7 @@ static int read_report(int staging_fd, json_t **ret_report, struct err *err) {
         _cleanup_free_ char *bytes = NULL;
         size_t size = 0;
         if (fd < 0 || fd_read_to_end(fd, REPORT_MAX_BYTES, &bytes, &size) < 0 || !json_is_bounded(bytes, size))
-                return err_set(err, ERR_PROTOCOL, "the helper box did not say what it installed");
+                return err_set(err, ERR_PROTOCOL, "the helper box did not report what it installed; try again");
         json_t *report = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, NULL);
         *ret_report = clean_report(report);
         json_decref(report);
@@ -150,7 +150,7 @@ static int read_report(int staging_fd, json_t **ret_report, struct err *err) {
 
 /* ---- the change ---- */
 
-static int swap(int staging_fd, int packages_fd) {
+static int packages_swap(int staging_fd, int packages_fd) {
         if (renameat2(staging_fd, "current", packages_fd, "current", RENAME_NOREPLACE) == 0 ||
             (errno == EEXIST && renameat2(staging_fd, "current", packages_fd, "current", RENAME_EXCHANGE) == 0))
                 return futimens(packages_fd, NULL) < 0 ? -errno : 0; /* what kernels look at: never left to chance */
@@ -172,7 +172,7 @@ static int activate_packages(int state_fd, const struct limits *limits, json_t *
                 if (mark < 0)
                         code = err_sys(err, -mark, "noting that the packages cover the image's");
         }
-        int swapped = code < 0 ? 0 : swap(staging, packages);
+        int swapped = code < 0 ? 0 : packages_swap(staging, packages);
         if (swapped < 0)
                 code = err_sys(err, -swapped, "putting the new packages in place");
         if (code == 0)

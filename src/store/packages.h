@@ -1,4 +1,4 @@
-/* The packages of a session on the host's disk, and how a new set of them takes the place of the old.
+/* The packages of a session on the host's disk, and how a new set replaces the old one.
  *
  *   <state>/<id>/packages/          shown read-only in the session's boxes; its change time shows a new set
  *   <state>/<id>/packages/current/  the packages: a "user base" of Python's (lib/python3.11/site-packages, bin, …)
@@ -6,8 +6,8 @@
  *                                   which has imported the image's
  *   <state>/<id>/install/           where a helper box installs: current/, report.json, tmp/
  *
- * A helper box could leave anything in `install`: it is looked at by descriptor, no link in it is followed, and what
- * is not a plain tree within the session's limits is refused. */
+ * A helper box could leave anything in `install`: it is read by descriptor, no link in it is followed, and anything but
+ * a plain tree within the session's limits is refused. */
 #pragma once
 
 #include <jansson.h>
@@ -32,6 +32,6 @@ void packages_drop_staging(const char *state_dir);
 bool packages_cover_image(const char *state_dir);
 
 /* Puts what lies in `install` in the place of `packages/current`, at once. *ret_report is {"installed": [{"name",
- * "version"}], "replaced": [names]}, cleaned. On failure nothing has changed. `install` is gone either way. May take
- * as long as a disk takes: call it in a child. */
+ * "version"}], "replaced": [names]}, cleaned. On failure nothing has changed. `install` is gone either way. May block
+ * on the disk: call it in a child. */
 int packages_settle(const char *state_dir, const struct limits *limits, json_t **ret_report, struct err *err);

@@ -33,7 +33,7 @@ static int quotactl_on(int fd, int command, uint32_t number, void *data) {
         return syscall(SYS_quotactl_fd, fd, QCMD(command, PRJQUOTA), number, data) < 0 ? -errno : 0;
 }
 
-/* Counted is not bounded: only limits that are enforced will do. */
+/* Accounting alone is not enough: the limits must be enforced. */
 static int check_enforced(int fd) {
         struct fs_quota_statv state = { .qs_version = FS_QSTATV_VERSION1 };
         int code = quotactl_on(fd, Q_XGETQSTATV, 0, &state);
@@ -86,7 +86,7 @@ int project_quota_set(int dir_fd, const char *name, uint64_t bytes, uint64_t fil
         return code;
 }
 
-static uint32_t number_of(int fd) {
+static uint32_t project_number(int fd) {
         struct fsxattr attributes;
         bool is_project = ioctl(fd, FS_IOC_FSGETXATTR, &attributes) == 0 &&
                           attributes.fsx_xflags & FS_XFLAG_PROJINHERIT && project_quota_is_ours(attributes.fsx_projid);
@@ -95,18 +95,18 @@ static uint32_t number_of(int fd) {
 
 bool project_quota_is_set(int dir_fd) {
         struct if_dqblk quota = { 0 };
-        uint32_t number = number_of(dir_fd);
+        uint32_t number = project_number(dir_fd);
         return number && check_enforced(dir_fd) == 0 && quotactl_on(dir_fd, Q_GETQUOTA, number, &quota) == 0 &&
                quota.dqb_bhardlimit > 0;
 }
 
 int project_quota_change(int dir_fd, uint64_t bytes, uint64_t files) {
-        uint32_t number = number_of(dir_fd);
+        uint32_t number = project_number(dir_fd);
         return number ? set_limits(dir_fd, number, bytes, files) : -ENOENT;
 }
 
 void project_quota_clear(int dir_fd) {
-        uint32_t number = number_of(dir_fd);
+        uint32_t number = project_number(dir_fd);
         if (number)
                 (void) set_limits(dir_fd, number, 0, 0);
 }

@@ -1,6 +1,5 @@
 /* Project quotas (ext4 and XFS, mounted with prjquota): the kernel itself bounds what a directory tree holds. Only root
- * has them, and only from outside of a user namespace can a tree's project be changed, so that no box can leave its
- * own.
+ * can set them, and only from outside of a user namespace, so that no box can change its own.
  * */
 #pragma once
 
@@ -12,13 +11,13 @@
  */
 int project_quota_set(int dir_fd, const char *name, uint64_t bytes, uint64_t files);
 
-/* Is it one of Glovebox's projects, with enforced limits? */
+/* True if it is one of Glovebox's projects, with enforced limits. */
 bool project_quota_is_set(int dir_fd);
 
 /* Changes the limits of one of Glovebox's projects. -errno */
 int project_quota_change(int dir_fd, uint64_t bytes, uint64_t files);
 
-/* Its limits are no more: the number is free for another when the files are gone. */
+/* Removes its limits: the number is free for another project when the files are gone. */
 void project_quota_clear(int dir_fd);
 
 /* ---- for its test ---- */

@@ -214,8 +214,8 @@ static void reaper_serve(const struct cgroup_host *host, int fd) {
 
 /* ---- the daemon's side ---- */
 
-/* What was asked for and is not done yet: the next reaper gets it, should this one die. Meanwhile the lease keeps the
- * box's user id from being given to another. */
+/* Unfinished requests: if this reaper dies, the next one gets them. Meanwhile the lease keeps the box's user id from
+ * being used for another box. */
 struct task {
         struct task *next;
         uint64_t number;
@@ -319,7 +319,7 @@ static int start_process(void) {
         pid_t pid = fork();
         int code = pid < 0 ? -errno : 0;
         if (pid == 0) {
-                /* Keep nothing of the daemon's: a listening socket held here would outlive it. */
+                /* Closes the daemon's descriptors: a listening socket kept here would outlive the daemon. */
                 (void) dup2(ends[1], 3);
                 (void) syscall(SYS_close_range, 4, ~0u, 0);
                 (void) fcntl(3, F_SETFD, FD_CLOEXEC);
@@ -447,7 +447,7 @@ void reaper_close(int *fds, size_t n_fds) {
                 (void) send_message(MESSAGE_CLOSE, 0, "", NULL, 0);
 }
 
-/* A descriptor that keeps the file, if it is large, when its name goes; it opens nothing. -1: it is small, or is not. */
+/* A descriptor (O_PATH) that keeps a large file when its name is removed. -1: the file is small, or missing. */
 static int hold_large(int dir_fd, const char *name) {
         enum { LARGE_BLOCKS = (256 << 10) / 512 };
         struct stat status;

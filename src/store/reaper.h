@@ -1,8 +1,8 @@
-/* The reaper: a process of the daemon's that removes what ended boxes leave behind, so that the daemon never waits for
- * the last process of a box to be gone, nor for the kernel to let a control group go.
+/* The reaper: a helper process that removes ended boxes, so that the daemon waits neither for the last process of a box
+ * nor for the kernel to release a control group.
  *
- * One per process; before reaper_start, and when it cannot take more, the same is done on the spot. It finishes what it
- * was given when the daemon dies; what it was not given is swept up by the next daemon (daemon/takeover.h). */
+ * There is one per process. Before reaper_start, and when its queue is full, the caller does the work itself. If the
+ * daemon dies, the reaper finishes its queue; the next daemon removes the rest (daemon/takeover.h). */
 #pragma once
 
 #include <stddef.h>
@@ -11,11 +11,12 @@
 #include "base/helper.h"
 #include "box/cgroup/cgroup.h"
 
-/* Forks it, and others in its place when it dies: they get what it had not done. What it is given lives as
- * long as the daemon. */
+/* Starts it, and restarts it when it dies; the new one gets the unfinished work. The arguments must live as long as the
+ * daemon. */
 int reaper_start(struct helper *helper, const struct cgroup_host *host, const char *data_dir, struct err *err);
 
-/* Before reaper_start: how boxes of other engines are reached, and by which id they are found. Borrowed for good. */
+/* Call it before reaper_start: the settings of other engines, and the id by which their boxes are found. Borrowed for
+ * ever. */
 struct engine_settings;
 void reaper_know_engines(const struct engine_settings *engines, const char *owner);
 
@@ -25,7 +26,7 @@ void reaper_remove_box(const char *engine, const char *name);
 /* Removes boxes of other engines that ended and were not removed. */
 void reaper_sweep_boxes(void);
 
-/* Waits until all that it was given is gone (bounded); it ends. */
+/* Waits until its queue is empty (bounded), and ends it. */
 void reaper_stop(void);
 
 /* A box whose PID 1 was killed: its groups, and the lease of its user id, go when its processes have. The groups are
@@ -38,7 +39,7 @@ void reaper_remove_tree(const char *path);
 /* Closes descriptors of files that may go with them: with a large one that takes a while. At most three. */
 void reaper_close(int *fds, size_t n_fds);
 
-/* As unlinkat and renameat do, but the blocks of a large file that goes with its name are given back by the reaper: that
- * can take as long as the disk likes. 0 or -errno. */
+/* Like unlinkat and renameat, but the reaper frees the blocks of a large file that loses its name, because that can
+ * wait for the disk. 0 or -errno. */
 int reaper_unlink(int dir_fd, const char *name);
 int reaper_rename(int from_fd, const char *from, int to_fd, const char *to);

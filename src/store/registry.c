@@ -117,7 +117,7 @@ static int bind_session(sqlite3_stmt *statement, const struct registry_session *
         return code == SQLITE_OK ? sqlite3_bind_int(statement, COLUMN_ALLOW_WEAKER + 1, session->allow_weaker) : code;
 }
 
-/* A row that we cannot have written is damage: ids become names of directories. */
+/* A row that Glovebox cannot have written is damaged: ids become names of directories. */
 static int read_session(sqlite3_stmt *statement, struct registry_session *ret_session) {
         memset(ret_session, 0, sizeof(*ret_session));
         if (sqlite3_column_int(statement, COLUMN_IS_WHOLE) != 1)
@@ -154,8 +154,8 @@ static int registry_run(struct registry *registry, enum registry_statement which
         return failed;
 }
 
-/* What was answered is there after a power cut: the log is on the disk before the answer. When a session was used last
- * is not worth that. */
+/* An answered change survives a power cut: the log is on the disk before the answer. The time of last use is written
+ * without waiting. */
 static void set_durable(struct registry *registry, bool durable) {
         (void) sqlite3_exec(registry->db, durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", NULL,
                             NULL, NULL);
@@ -231,9 +231,9 @@ int registry_set_engine(struct registry *registry, const char *id, const char *i
         return expect_change(registry, id, err);
 }
 
-/* Looks up the session behind *session, and puts it there. SQLITE_ROW, SQLITE_DONE or what went wrong. The statement is
- * reset at once, so that nothing is being read while the caller writes. */
-static int next(struct registry *registry, struct registry_session *session) {
+/* Reads the session after *session into it. SQLITE_ROW, SQLITE_DONE or what went wrong. The statement is reset at once,
+ * so that nothing is being read while the caller writes. */
+static int registry_next_row(struct registry *registry, struct registry_session *session) {
         sqlite3_stmt *statement = registry->statements[REGISTRY_NEXT];
         int code = sqlite3_bind_int64(statement, 1, session->created_ms);
         if (code == SQLITE_OK)
@@ -255,7 +255,7 @@ int registry_each(struct registry *registry, int (*each)(const struct registry_s
                 return err_sys(err, ENOMEM, "cannot read the registry");
         session->created_ms = INT64_MIN;
         for (;;) {
-                int code = next(registry, session);
+                int code = registry_next_row(registry, session);
                 if (code == SQLITE_DONE)
                         return 0;
                 if (code != SQLITE_ROW)
@@ -266,7 +266,7 @@ int registry_each(struct registry *registry, int (*each)(const struct registry_s
         }
 }
 
-/* Prepares the statements and reads every session once, so that damage shows now and not in the middle of work. */
+/* Prepares the statements and reads every session once, so that damage is found now and not later. */
 static int registry_prepare(struct registry *registry, bool *ret_damaged, struct err *err) {
         int code = SQLITE_OK;
         for (size_t i = 0; i < REGISTRY_STATEMENTS && code == SQLITE_OK; i++)
@@ -280,7 +280,7 @@ static int registry_prepare(struct registry *registry, bool *ret_damaged, struct
         session->created_ms = INT64_MIN;
         if (code == SQLITE_OK)
                 do
-                        code = next(registry, session);
+                        code = registry_next_row(registry, session);
                 while (code == SQLITE_ROW);
         if (code == SQLITE_DONE)
                 return 0;

@@ -10,7 +10,7 @@
 
 struct registry_session {
         char id[27];    /* 26 characters of [a-z0-9], unguessable */
-        char name[129]; /* as the caller calls it, unique per owner */
+        char name[129]; /* the caller's name for it, unique per owner */
         char owner[65]; /* "" for the operator; a key's name for the service */
         char image[256]; /* of another engine: a reference, as long as ENGINE_IMAGE_MAX */
         char mode[16]; /* "fast" or "fresh" */
@@ -18,7 +18,7 @@ struct registry_session {
         bool allow_weaker;
         int64_t created_ms, used_ms; /* wall clock */
         char workspace[1024];        /* host directory, or "" for <data>/sessions/<id>/workspace */
-        char options[8192];          /* JSON: env, mounts, network; the session layer's own business */
+        char options[8192];          /* JSON: env, mounts, network; only the session layer reads it */
 };
 
 struct registry;

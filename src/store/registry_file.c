@@ -52,8 +52,9 @@ static const char upgrade_1[] = "BEGIN IMMEDIATE;"
                                 "PRAGMA user_version = 2;"
                                 "COMMIT;";
 
-/* Of any values: their type, size and bytes. SQLite checks the structure of its file, and no byte of what is in it. */
-static void checksum(sqlite3_context *context, int n, sqlite3_value **values) {
+/* A checksum of any values: their type, size and bytes. SQLite checks the structure of its file, but not its
+ * contents. */
+static void sql_checksum(sqlite3_context *context, int n, sqlite3_value **values) {
         uint32_t crc = 0;
         for (int i = 0; i < n; i++) {
                 bool is_text = sqlite3_value_type(values[i]) == SQLITE_TEXT;
@@ -124,7 +125,7 @@ static ssize_t read_proc(pid_t pid, const char *name, char *text, size_t size) {
         return n;
 }
 
-/* Was it killed, and has not run since? */
+/* True if it was killed and has not run since. */
 static bool is_struck(pid_t pid) {
         static const char *const masks[] = { "\nSigPnd:", "\nShdPnd:" };
         char text[4096];
@@ -138,7 +139,7 @@ static bool is_struck(pid_t pid) {
         return false;
 }
 
-/* Is it dead, or about to be? A process that was killed lets go of its locks some milliseconds later. */
+/* True if it is dead, or will be soon. A killed process releases its locks some milliseconds later. */
 static bool is_ending(pid_t pid) {
         enum { EXITING = 4 }; /* PF_EXITING */
         if (kill(pid, 0) < 0)
@@ -154,10 +155,10 @@ static bool is_ending(pid_t pid) {
                (state == 'Z' || state == 'X' || flags & EXITING);
 }
 
-/* 0 or -errno. A daemon that was killed right after it had started a process of its own has left it its descriptors,
- * until that lets go of them: a dead daemon's lock is waited for, a living one's is not. */
+/* 0 or -errno. A process that a daemon started just before it was killed has the daemon's descriptors for a moment. So
+ * this waits for the lock of a dead daemon, but not for that of a living one. */
 static int take_lock(int fd) {
-        enum { PATIENCE_MS = 10000, STEP_MS = 10, LOOKS = 5 /* between its signal and its end it looks alive */ };
+        enum { PATIENCE_MS = 10000, STEP_MS = 10, LOOKS = 5 /* between the signal and its end it still exists */ };
         for (int waited_ms = 0, alive = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited_ms += STEP_MS) {
                 int code = errno;
                 pid_t holder = read_holder(fd);
@@ -191,7 +192,7 @@ int registry_lock(const char *dir, struct err *err) {
                                "directory",
                                dir);
         }
-        /* For people only: on a full disk the lock holds all the same. */
+        /* The PID in the file is for people only: the lock works without it, on a full disk too. */
         char text[32];
         int length = snprintf(text, sizeof(text), "%d\n", (int) getpid());
         if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t) length, 0) < 0)
@@ -206,8 +207,8 @@ static int set_up(sqlite3 *db) {
         (void) sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
         (void) sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
         int code = sqlite3_create_function_v2(db, "glovebox_checksum", -1,
-                                              SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, NULL, checksum,
-                                              NULL, NULL, NULL);
+                                              SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, NULL,
+                                              sql_checksum, NULL, NULL, NULL);
         if (code != SQLITE_OK)
                 return code;
         return sqlite3_exec(db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", NULL, NULL, NULL);
@@ -229,8 +230,8 @@ static int ask_number(sqlite3 *db, const char *question, int *ret_number) {
         return code == SQLITE_ROW ? SQLITE_OK : code == SQLITE_DONE ? SQLITE_CORRUPT : code;
 }
 
-/* SQLite reports what it found as text in the first row: "ok", or what is wrong. Indexes included: a session that its
- * index does not lead to would be missing without a word. */
+/* SQLite reports the result as text in the first row: "ok", or the problem. Indexes are checked too: a session that is
+ * missing in an index would not be found. */
 static int check_integrity(sqlite3 *db) {
         sqlite3_stmt *statement = NULL;
         int code = sqlite3_prepare_v2(db, "PRAGMA integrity_check(1)", -1, &statement, NULL);
@@ -297,7 +298,7 @@ static int check_version(sqlite3 *db, const char *path, struct err *err) {
 }
 
 /* After it was found whole. On a full disk it is tried with the reserve; whatever fails leaves it as it was. */
-static int upgrade(sqlite3 *db) {
+static int registry_upgrade(sqlite3 *db) {
         int version = 0;
         int code = ask_number(db, "PRAGMA user_version", &version);
         if (code != SQLITE_OK || version == REGISTRY_VERSION)
@@ -336,7 +337,7 @@ int registry_file_open(const char *path, sqlite3 **ret_db, bool *ret_damaged, st
         if (code == SQLITE_OK)
                 code = check_integrity(db);
         if (code == SQLITE_OK)
-                code = upgrade(db);
+                code = registry_upgrade(db);
         if (code != SQLITE_OK) {
                 *ret_damaged = registry_file_is_damage(code);
                 if (reason.code != ERR_NONE) {
@@ -348,7 +349,7 @@ int registry_file_open(const char *path, sqlite3 **ret_db, bool *ret_damaged, st
                 (void) snprintf(what, sizeof(what), "cannot open the registry %s", path);
                 return registry_fail(db, code, what, err);
         }
-        /* A file that this user cannot write opens read-only without a word. */
+        /* SQLite opens a file that this user cannot write read-only, without an error. */
         if (sqlite3_db_readonly(db, "main") == 1)
                 return registry_fail(db, SQLITE_READONLY, "cannot write to the registry", err);
         *ret_db = take_ptr(db);
@@ -364,7 +365,8 @@ static void remove_all(const char *path) {
         }
 }
 
-/* A name is on the disk when its directory is. A file system that cannot do that has no power cuts to fear. */
+/* A name is on the disk when its directory is. File systems that cannot sync a directory keep nothing after a power cut
+ * anyway. */
 static void sync_directory(const char *path) {
         char dir[4200];
         (void) snprintf(dir, sizeof(dir), "%s", path);

@@ -1,4 +1,4 @@
-/* What the files of the registry's code share. */
+/* Declarations that the registry's source files share. */
 #pragma once
 
 #include <sqlite3.h>
@@ -29,13 +29,13 @@ struct registry {
         int last_code; /* what SQLite said to the last of them that was run */
 };
 
-/* Says what SQLite answered in our words. Returns -1. */
+/* Fills err from SQLite's error. Returns -1. */
 int registry_fail(sqlite3 *db, int code, const char *what, struct err *err);
 
 /* Takes the lock of this directory. Returns its descriptor, or -1. */
 int registry_lock(const char *dir, struct err *err);
 
-/* Whether this answer of SQLite means that the file is not what it was. */
+/* True if this error of SQLite means that the file is damaged. */
 bool registry_file_is_damage(int code);
 
 /* Opens the database, and says in *ret_damaged whether it failed for that reason. Closing it does not change the file

@@ -7,8 +7,8 @@
 
 enum { DEPTH_MAX = 8 }; /* of parentheses in a marker */
 
-/* The grammar by recursive descent: each function takes what it knows from the front, and says false with `fault` set
- * where something else stands. */
+/* A recursive-descent parser: each function consumes its part of the text; if the text does not match, it sets `fault`
+ * and returns false. */
 struct parser {
         const char *at;
         const char *fault;
@@ -162,7 +162,7 @@ static bool take_marker(struct parser *parser) {
 
 /* ---- the whole ---- */
 
-/* pip takes what ends like an archive for a file, before it asks whether it is a requirement. */
+/* pip treats a text that ends like an archive as a file, before it parses it as a requirement. */
 static bool looks_like_file(const char *text) {
         static const char *const endings[] = {
                 ".whl",    ".zip",     ".tar",    ".tgz",    ".tbz",      ".txz", ".tlz",
@@ -203,7 +203,7 @@ static bool requirement_parse(struct parser *parser) {
 }
 
 /* What is refused whatever the grammar says of it. */
-static void find_fault(struct parser *parser, const char *text) {
+static void requirement_fault(struct parser *parser, const char *text) {
         for (const char *at = text; *at; at++)
                 if ((*at < ' ' && *at != '\t') || *at > '~' || *at == '\\')
                         (void) requirement_fail(parser, "it has a backslash, or characters that are not plain ASCII");
@@ -220,7 +220,7 @@ static void find_fault(struct parser *parser, const char *text) {
 
 int requirement_check(const char *text, struct err *err) {
         struct parser parser = { .at = text };
-        find_fault(&parser, text);
+        requirement_fault(&parser, text);
         if (!parser.fault && requirement_parse(&parser))
                 return 0;
         char shown[81];

@@ -1,5 +1,5 @@
-/* What may be given to `pip install`: requirements of the Python packaging grammar (PEP 508) without its direct
- * references. No option, path, file name or URL passes, so that a text of a stranger can be an argument of pip. */
+/* The accepted arguments of `pip install`: requirements of the Python packaging grammar (PEP 508) without its direct
+ * references. No option, path, file name or URL passes, so that a client's text can be an argument of pip. */
 #pragma once
 
 #include <stdbool.h>

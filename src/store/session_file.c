@@ -37,7 +37,7 @@ static const struct {
         NUMBER("used_ms", used_ms),
 };
 
-static void path_of(const char *state_dir, const char *suffix, char ret_path[static 1200]) {
+static void session_file_path(const char *state_dir, const char *suffix, char ret_path[static 1200]) {
         (void) snprintf(ret_path, 1200, "%.1100s/session.json%s", state_dir, suffix);
 }
 
@@ -71,8 +71,8 @@ int session_file_write(const char *state_dir, const struct registry_session *row
         json_decref(json);
         if (!text)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        path_of(state_dir, "", path);
-        path_of(state_dir, ".new", beside);
+        session_file_path(state_dir, "", path);
+        session_file_path(state_dir, ".new", beside);
         _cleanup_fd_ int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
         int code = fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
         if (code == 0 && rename(beside, path) < 0)
@@ -82,13 +82,13 @@ int session_file_write(const char *state_dir, const struct registry_session *row
 
 bool session_file_exists(const char *state_dir) {
         char path[1200];
-        path_of(state_dir, "", path);
+        session_file_path(state_dir, "", path);
         return access(path, F_OK) == 0;
 }
 
 void session_file_remove(const char *state_dir) {
         char path[1200];
-        path_of(state_dir, "", path);
+        session_file_path(state_dir, "", path);
         (void) unlink(path);
 }
 
@@ -112,14 +112,14 @@ static int row_from(json_t *json, struct registry_session *row) {
 
 int session_file_read(const char *state_dir, struct registry_session *ret_row, struct err *err) {
         char path[1200];
-        path_of(state_dir, "", path);
+        session_file_path(state_dir, "", path);
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
         json_t *json = fd < 0 ? NULL : json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
         struct registry_session row = { 0 };
         int code = json && is_as_written(json) ? row_from(json, &row) : -1;
         json_decref(json);
         if (code < 0)
-                return err_set(err, ERR_NOT_FOUND, "%s is not there, or not what was written", path);
+                return err_set(err, ERR_NOT_FOUND, "%s is missing or damaged", path);
         *ret_row = row;
         return 0;
 }

@@ -1,6 +1,5 @@
-/* A session's own copy of its row, in its state directory: where the registry was damaged, sessions are found again by
- * it. It is written right after the row and taken away right before it, so that a session file always stands for a
- * session.
+/* A copy of a session's row in its state directory, from which the session is restored if the registry is damaged. It
+ * is written right after the row and removed right before it, so that every session file belongs to a session.
  * */
 #pragma once
 

@@ -65,7 +65,7 @@ static int workspace_fail(struct err *err, int code, const char *relative) {
         switch (code) {
         case EXDEV:
         case ELOOP:
-                return err_set(err, ERR_REFUSED, "%.200s leads through a link to where it must not", relative);
+                return err_set(err, ERR_REFUSED, "%.200s leads through a link out of the workspace", relative);
         case ENXIO:
                 return err_set(err, ERR_REFUSED, "%.200s is not a regular file", relative);
         case EAGAIN: /* renamed while it was looked up, or under a lease */
@@ -149,7 +149,7 @@ static int make_name(char ret_name[static 64]) {
         return 0;
 }
 
-/* Before a client sends a gigabyte: is there a place for it? */
+/* Checks, before a client sends a gigabyte, that the file can be created. */
 static int check_place(int workspace_fd, const char *relative, struct err *err) {
         char name[256];
         struct stat status;
@@ -382,7 +382,9 @@ int workspace_make_directories(int workspace_fd, const char *relative, struct er
         _cleanup_fd_ int fd = workspace_open(workspace_fd, relative, WORKSPACE_FOLLOW, &status, err);
         if (fd >= 0 && S_ISDIR(status.st_mode))
                 return 0;
-        return err_set(err, ERR_EXISTS, "%.200s is there already, and is no directory", relative);
+        return err_set(err, ERR_EXISTS,
+                       "%.200s exists already and is not a directory; choose another name, or remove it first",
+                       relative);
 }
 
 int workspace_move(int workspace_fd, const char *from, const char *to, struct err *err) {
@@ -420,7 +422,7 @@ int workspace_remove(int workspace_fd, const char *relative, bool recursive, str
         _cleanup_fd_ int parent = -1;
         int code = remove_one(workspace_fd, relative, &parent, name, err);
         if (code == 1 && !recursive)
-                return err_set(err, ERR_USAGE, "%.200s is not empty; say \"recursive\": true", relative);
+                return err_set(err, ERR_USAGE, "%.200s is not empty; set \"recursive\": true", relative);
         for (int turn = 0; code == 1 && !remove_tree_some(parent, name, SOME); turn++)
                 if (turn == TURNS_MAX)
                         return err_set(err, ERR_BUSY, "%.200s is being filled while it is removed", relative);

@@ -1,5 +1,5 @@
-/* Files of a workspace, handled by the host. The directory is filled by hostile code: a path is resolved once, beneath
- * the workspace, by openat2, and everything after that goes by descriptor. */
+/* Files of a workspace, handled by the host. Hostile code fills the directory: a path is resolved once, beneath the
+ * workspace, by openat2, and all further access is by descriptor. */
 #pragma once
 
 #include <jansson.h>
@@ -19,9 +19,9 @@ enum workspace_links { WORKSPACE_FOLLOW, WORKSPACE_NO_LINKS };
 int workspace_open(int workspace_fd, const char *relative, enum workspace_links links, struct stat *ret_status,
                    struct err *err);
 
-/* A new file, invisible (where the file system can do that; under a hidden name otherwise) until
- * workspace_finish_file makes its parents and puts it in place at once; or workspace_drop_file forgets it, and nothing
- * was there. What can be known to go wrong later is refused at once. */
+/* A new file, invisible (where the file system can do that; under a hidden name otherwise) until workspace_finish_file
+ * makes its parents and puts it in place at once; or workspace_drop_file forgets it, and nothing was there. Foreseeable
+ * failures are reported at once. */
 struct workspace_file {
         int fd, workspace_fd; /* the latter is its own */
         char temporary[64];   /* "": it has no name yet */
@@ -29,9 +29,9 @@ struct workspace_file {
         bool replaced; /* after it was finished: something was there before */
 };
 int workspace_create_file(int workspace_fd, const char *relative, struct workspace_file *ret_file, struct err *err);
-int workspace_finish_file(struct workspace_file *file, struct err *err); /* lets go of it, in any case */
+int workspace_finish_file(struct workspace_file *file, struct err *err); /* releases it, in any case */
 
-/* The same, and on return it is on the disk with its name: waits for that. */
+/* The same, but waits until the file and its name are on the disk. */
 int workspace_finish_file_durably(struct workspace_file *file, struct err *err);
 
 void workspace_drop_file(struct workspace_file *file);                   /* also of one that is gone already */
@@ -39,9 +39,9 @@ void workspace_drop_file(struct workspace_file *file);                   /* also
 /* {"path", "type" (file, directory, link, other), "size", "modified"} */
 json_t *workspace_stat(int workspace_fd, const char *relative, struct err *err);
 
-/* What changes whenever the file does. It is made of the change time, which code cannot set as it can the time of
- * modification; but clocks of file systems tick every few milliseconds, so that a change of the last moment proves
- * nothing: then there is none, "". */
+/* A tag that changes whenever the file does. It is made of the change time, which code cannot set, unlike the
+ * modification time. Clocks of file systems tick every few milliseconds, so a file that was changed a moment ago has no
+ * tag (""). */
 enum { WORKSPACE_TAG_SIZE = 2 + 32 + 1 };
 void workspace_tag(const struct stat *status, char ret_tag[static WORKSPACE_TAG_SIZE]);
 

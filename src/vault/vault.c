@@ -45,7 +45,7 @@ static int take_lock(const char *path, struct err *err) {
                        name);
 }
 
-/* A vault that is stopped must not stop the daemon for ever. */
+/* A stopped vault (SIGSTOP) must not block the daemon for ever. */
 static int set_patience(int fd, int seconds) {
         struct timeval limit = { .tv_sec = seconds };
         if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0 ||
@@ -222,7 +222,7 @@ static int vault_ask(struct vault *vault, struct vault_message *message, const i
         if (code == 0)
                 code = vault_message_receive(vault->fd, message, ret_fds, ret_n_fds, 0);
         if (code == 0 || code == -EPIPE || code == -ECONNRESET)
-                return err_set(err, ERR_GONE, "the vault has ended, and with it what only it held");
+                return err_set(err, ERR_GONE, "the vault has ended; descriptors that only it had are lost");
         if (code == -EMFILE)
                 return err_set(err, ERR_LIMIT,
                                "too many open files to take boxes back from the vault: raise the limit of open "
@@ -275,7 +275,7 @@ int vault_drop(struct vault *vault, const char *name, struct err *err) {
         size_t n_none;
         int status = vault_ask(vault, &message, NULL, 0, none, &n_none, err);
         if (status == VAULT_NONE)
-                return err_set(err, ERR_NOT_FOUND, "the vault holds nothing called %s", name);
+                return err_set(err, ERR_NOT_FOUND, "the vault has no entry %s", name);
         return status < 0 ? -1 : 0;
 }
 
@@ -304,7 +304,7 @@ int vault_end(struct vault *vault, struct err *err) {
         size_t n_fds;
         if (vault_ask(vault, &message, NULL, 0, fds, &n_fds, err) < 0)
                 return -1;
-        /* Its last word is that it hangs up. */
+        /* It closes the connection when it ends. */
         int code = vault_message_receive(vault->fd, &message, fds, &n_fds, 0);
         vault_close(vault);
         if (code == -EAGAIN)

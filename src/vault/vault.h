@@ -1,10 +1,10 @@
 /* The vault: a small process that outlives the daemon and holds the descriptors of living boxes, so that `kill -9` of
- * the daemon ends none of them. It knows nothing about what it holds: names, a few bytes, descriptors.
+ * the daemon ends none of them. It stores names, a few bytes and descriptors, and does not interpret them.
  *
  * It listens on a UNIX socket in the daemon's private runtime directory, serves one daemon at a time (same uid,
- * checked), keeps everything when that one disconnects, and ends on request, or when it has been empty and alone
- * for a minute. It drops nothing by itself. What has a name with a dot before it is held like the rest, but does not
- * keep it from being empty. */
+ * checked), keeps everything when that one disconnects, and ends on request, or when it has been empty and alone for a
+ * minute. It drops nothing by itself. Entries whose name starts with "." are held too, but do not count: with no others
+ * the vault is empty. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,7 +17,7 @@ enum { VAULT_FDS_MAX = 12, VAULT_NOTE_MAX = 4096, VAULT_NAME_MAX = 64 };
 
 struct vault {
         int fd;
-        pid_t pid; /* of its process; 0: one of an older version, which does not say */
+        pid_t pid; /* of its process; 0: unknown (an older version) */
 };
 
 /* Connects to the vault at `path` (absolute), starting one when there is none (double fork; the new process keeps none

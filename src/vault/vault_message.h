@@ -1,6 +1,6 @@
-/* What goes between a daemon and its vault: one request, one answer, each one message of a SEQPACKET socket with up to
- * VAULT_FDS_MAX descriptors. Both ends run on one machine: numbers are in its own order. The mark changes with the
- * form, so that a daemon of another version gets an error. */
+/* The protocol between a daemon and its vault: one request, one answer, each one message of a SEQPACKET socket with up
+ * to VAULT_FDS_MAX descriptors. Both ends run on one machine: numbers are in its own order. The mark changes with the
+ * format, so that a daemon of another version gets an error. */
 #pragma once
 
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include "vault/vault.h"
 
 enum vault_operation {
-        VAULT_HELLO = 1, /* the vault's first word: status says whether it serves this connection, serial is its pid */
+        VAULT_HELLO = 1, /* the vault's first message: status: whether it serves this connection, serial: its pid */
         VAULT_PUT,
         VAULT_DROP,
         VAULT_NEXT, /* the first entry whose serial number is greater */

@@ -89,7 +89,7 @@ static enum vault_status vault_process_put(struct process *process, const struct
         process->n_entries++;
 
         struct entry **at = vault_process_find(process, message->name), *old = *at;
-        /* A replaced entry keeps its place: who walks the list meets it once. */
+        /* A replaced entry keeps its place, so that a walk through the list finds it once. */
         entry->serial = old ? old->serial : ++process->last_serial;
         entry->next = old ? old->next : NULL;
         *at = entry;
@@ -135,7 +135,8 @@ static _Noreturn void end_process(struct process *process) {
         int lock_fd = try_lock(process);
         if (lock_fd >= 0)
                 remove_socket(process);
-        /* The connection closes with the process: who waits for that knows that all else is done. */
+        /* The connection closes when the process ends, so a client that waits for that knows that everything else is
+         * done. */
         _exit(EXIT_SUCCESS);
 }
 
@@ -207,7 +208,7 @@ static void drain_client(struct process *process) {
 static void accept_client(struct process *process) {
         _cleanup_fd_ int fd = accept4(process->listen_fd, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0) {
-                /* The host is out of descriptors or memory; being asked again at once would only burn time. */
+                /* The host is out of descriptors or memory; retrying at once would only waste time. */
                 if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
                         (void) poll(NULL, 0, 100);
                 return;
@@ -236,7 +237,7 @@ static int64_t now_ms(void) {
         return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Is there anything that is a reason to stay? */
+/* True if the vault has a reason to stay. */
 static bool holds_something(const struct process *process) {
         for (const struct entry *entry = process->entries; entry; entry = entry->next)
                 if (entry->name[0] != '.')

@@ -1,4 +1,4 @@
-/* The process that a vault is. */
+/* The vault's process. */
 #pragma once
 
 enum { VAULT_IDLE_MS = 60000 };

@@ -12,7 +12,7 @@
 
 /* ---- sending ---- */
 
-static bool make_room(struct frame_writer *writer, size_t size) {
+static bool writer_make_room(struct frame_writer *writer, size_t size) {
         if (writer->size + size <= writer->room)
                 return true;
         size_t room = writer->room ? writer->room : 512;
@@ -29,7 +29,7 @@ static bool make_room(struct frame_writer *writer, size_t size) {
 static void frame_put(struct frame_writer *writer, const void *bytes, size_t size) {
         if (writer->failed)
                 return;
-        if (size > FRAME_PAYLOAD_MAX - writer->size || !make_room(writer, size)) {
+        if (size > FRAME_PAYLOAD_MAX - writer->size || !writer_make_room(writer, size)) {
                 writer->failed = true;
                 return;
         }
@@ -77,7 +77,7 @@ void frame_put_fields(struct frame_writer *writer, const struct frame_writer *fi
 
 char *frame_begin_bytes(struct frame_writer *writer, size_t max) {
         frame_put_u32(writer, 0);
-        if (writer->failed || max > FRAME_PAYLOAD_MAX - writer->size || !make_room(writer, max)) {
+        if (writer->failed || max > FRAME_PAYLOAD_MAX - writer->size || !writer_make_room(writer, max)) {
                 writer->failed = true;
                 return NULL;
         }

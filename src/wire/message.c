@@ -86,7 +86,7 @@ bool message_parser_is_between(const struct message_parser *parser) {
 
 /* How many bytes may come in now: the rest of the message that has begun, and one step. 0 when one is complete and
  * waits to be taken and a step is there already. */
-static size_t appetite(struct message_parser *parser) {
+static size_t parser_read_size(struct message_parser *parser) {
         size_t wanted = READ_STEP;
         struct message message;
         if (parser->data_left == 0 && parser->size >= MESSAGE_HEADER_SIZE &&
@@ -97,7 +97,7 @@ static size_t appetite(struct message_parser *parser) {
 }
 
 /* Room for at least one more byte and at most `wanted`; doubles, so that memory follows what has really arrived. */
-static int make_room(struct message_parser *parser, size_t wanted) {
+static int parser_make_room(struct message_parser *parser, size_t wanted) {
         if (parser->size == 0 && parser->room > READ_STEP) { /* one large message does not stay for ever */
                 free(parser->bytes);
                 parser->bytes = NULL;
@@ -123,10 +123,10 @@ static int make_room(struct message_parser *parser, size_t wanted) {
 static long message_prepare(struct message_parser *parser) {
         if (parser->failed)
                 return -EPROTO;
-        size_t wanted = appetite(parser);
+        size_t wanted = parser_read_size(parser);
         if (wanted == 0)
                 return 0;
-        int code = make_room(parser, wanted);
+        int code = parser_make_room(parser, wanted);
         if (code < 0)
                 return code;
         size_t free_bytes = parser->room - parser->size;
@@ -275,7 +275,7 @@ int message_queue_put(struct message_queue *queue, enum message_type type, uint1
         return put_parts(queue, parts, 2);
 }
 
-static void consume(struct message_queue *queue, size_t sent) {
+static void queue_consume(struct message_queue *queue, size_t sent) {
         queue->size -= sent;
         while (queue->first) {
                 struct message_block *block = queue->first;
@@ -349,7 +349,7 @@ int message_queue_flush(struct message_queue *queue, int socket_fd) {
                         continue;
                 if (n < 0)
                         return errno == EAGAIN ? 1 : -errno;
-                consume(queue, (size_t) n);
+                queue_consume(queue, (size_t) n);
         }
         return 0;
 }

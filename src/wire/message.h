@@ -2,8 +2,8 @@
  *
  *   u32 size of the payload | u8 type | u8 zero | u16 request | payload
  *
- * Each side treats the other as hostile: a header is judged as soon as its eight bytes are there, memory grows with
- * what has arrived and not with what was announced, and what waits to be sent is bounded. */
+ * Each side treats the other as hostile: a header is checked as soon as its eight bytes have arrived, memory grows with
+ * the bytes that have arrived and not with the announced size, and the queue for sending is bounded. */
 #pragma once
 
 #include <stdbool.h>
@@ -70,7 +70,7 @@ long message_parser_read(struct message_parser *parser, int fd);
 int message_parser_next(struct message_parser *parser, struct message *ret_message);
 
 /* From now on a DATA message need not be whole: its payload is handed out as it arrives, as several messages of the
- * same request. Who only passes the bytes on needs no memory for a megabyte of them. */
+ * same request. A receiver that only passes the bytes on needs no memory for a megabyte of them. */
 static inline void message_parser_take_pieces(struct message_parser *parser) {
         parser->in_pieces = true;
 }

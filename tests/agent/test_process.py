@@ -52,7 +52,7 @@ def test_both_streams_come_and_the_exit_comes_last(agent: Agent) -> None:
     assert agent.finish(7) == (b"out", b"err", 5 << 8)
 
 
-def test_a_command_that_is_not_there_says_so(agent: Agent) -> None:
+def test_a_missing_command_is_reported(agent: Agent) -> None:
     with pytest.raises(Failure, match="executing it") as failure:
         agent.start(1, ["no-such-command"], STREAMED)
     assert failure.value.code == errno.ENOENT
@@ -94,7 +94,7 @@ def test_input_that_no_code_reads_is_bounded(agent: Agent) -> None:
     assert agent.finish(1)[2] == signal.SIGKILL
 
 
-def test_a_flood_stands_still_until_it_is_acknowledged(agent: Agent) -> None:
+def test_a_flood_is_blocked_until_it_is_acknowledged(agent: Agent) -> None:
     size = 3_000_000
     agent.start(1, ["head", "-c", str(size), "/dev/zero"], STREAMED)
     got = 0

@@ -1,4 +1,4 @@
-"""Starts build/tests/support/http-example, and speaks to it over bare sockets."""
+"""Starts build/tests/support/http-example, and sends it requests over bare sockets."""
 
 from __future__ import annotations
 

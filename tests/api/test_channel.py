@@ -70,7 +70,7 @@ def test_a_key_sees_its_own_and_nothing_of_the_host(service: Service) -> None:
         ("session.create", {"session": "x", "data": "/etc"}),
     ],
 )
-def test_what_is_the_operator_s_is_refused(service: Service, op: str, fields: dict) -> None:
+def test_operations_of_the_operator_are_refused(service: Service, op: str, fields: dict) -> None:
     with Channel(service, "ann") as channel:
         with pytest.raises(DaemonError) as caught:
             channel.request(op, **fields)

@@ -1,4 +1,4 @@
-"""What the service says about itself: /metrics, /openapi.json, /docs."""
+"""Descriptions of the service: /metrics, /openapi.json, /docs."""
 
 from __future__ import annotations
 

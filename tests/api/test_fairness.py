@@ -1,5 +1,4 @@
-"""One greedy key takes all that it can get of each thing there is only so much of; another key's request succeeds all
-the same, and soon."""
+"""One greedy key takes all that it can get of each limited resource; another key's request still succeeds, and soon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may come in, and how much: keys, hosts, origins, quotas, the UNIX socket, the end."""
+"""Access and quotas: keys, hosts, origins, limits, the UNIX socket, the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: what is wrong is said in one clear sentence, with exit status 2 or 125, and changes nothing."""
+"""The command line: an error is one clear sentence, with exit status 2 or 125, and nothing is changed."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.glovebox import Glovebox, slowness
 from support.host_count import count_host, left_behind
+from test_layers import LEVEL
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs/SECURITY.md"
@@ -42,12 +43,19 @@ def test_every_test_named_exists() -> None:
         assert re.search(rf"^def {test}\(", source, re.MULTILINE), f"{file} has no {test}"
 
 
-def test_the_ways_through_the_folders_name_functions_that_are_there() -> None:
-    """Each row of the two ways in ARCHITECTURE.md: every file defines one of the functions, and each is defined."""
-    ways = (
-        (REPOSITORY / "docs/ARCHITECTURE.md").read_text().split("## The way of a streamed")[1].split("## Processes")[0]
-    )
-    rows = re.findall(r"^\| [^|]+ \| (`[^|]+`) \| (`[^|]+`) \|$", ways, re.MULTILINE)
+def ways() -> list[tuple[str, list[tuple[str, str]]]]:
+    """The tables in ARCHITECTURE.md that lead through the folders: direction, and rows of files and functions."""
+    text = (REPOSITORY / "docs/ARCHITECTURE.md").read_text()
+    text = text.split("## The way of a streamed")[1].split("## Processes")[0]
+    tables = re.findall(r"^[A-Z].*, (up|down) to .*:\n\n((?:\|.*\n)+)", text, re.MULTILINE)
+    assert len(tables) == text.count("\n|---"), "a table has no line above it that names its direction"
+    rows = r"^\| [^|]+ \| (`[^|]+`) \| (`[^|]+`) \|$"
+    return [(direction, re.findall(rows, table, re.MULTILINE)) for direction, table in tables]
+
+
+def test_the_ways_through_the_folders_name_existing_functions() -> None:
+    """Every file defines at least one of the functions of its row, and every function is defined there."""
+    rows = [row for _, table in ways() for row in table]
     assert len(rows) >= 25, "the tables could not be read"
     for files, functions in rows:
         sources = {file: (REPOSITORY / "src" / file).read_text() for file in re.findall(r"`([^`]+)`", files)}
@@ -59,7 +67,26 @@ def test_the_ways_through_the_folders_name_functions_that_are_there() -> None:
             if re.search(rf"^(?=\w)[^;(]*\b{name}\([^;{{]*\{{", source, re.MULTILINE)
         }
         assert {file for file, _ in defined} == set(sources), f"{files} | {functions}: a file has none of them"
-        assert {name for _, name in defined} == set(names), f"{files} | {functions}: a function is not there"
+        assert {name for _, name in defined} == set(names), f"{files} | {functions}: a function is missing"
+
+
+def test_the_ways_through_the_folders_take_no_step_back() -> None:
+    """A way down never enters a higher folder again, and a way up never a lower one. Layers are those of the drawing in
+    ARCHITECTURE.md, which tests/box/test_layers.py enforces."""
+    for direction, rows in ways():
+        folders = [file.split("/")[0] for files, _ in rows for file in re.findall(r"`([^`]+)`", files)]
+        levels = [LEVEL[folder] for folder in folders]
+        assert levels == sorted(levels, reverse=direction == "down"), f"{direction}: {folders}"
+
+
+def test_where_things_happen_names_existing_functions() -> None:
+    text = (REPOSITORY / "docs/HACKING.md").read_text().split("## Where things happen")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| [^|]+ \| `([^|]+)` \| (`[^|]+`) \|$", text, re.MULTILINE)
+    assert len(rows) >= 10, "the table could not be read"
+    for file, names in rows:
+        source = (REPOSITORY / file).read_text()
+        for name in re.findall(r"`([^`]+)`", names):
+            assert re.search(rf"^(?=\s*\w)[^;]*\b{name}\b[\[(]", source, re.MULTILINE), f"{file} has no {name}"
 
 
 def test_table_of_steps_is_the_one_in_the_source() -> None:

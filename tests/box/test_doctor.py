@@ -63,7 +63,7 @@ def test_host_with_groups_gives_full_limits(glovebox: Glovebox) -> None:
 
 
 @pytest.mark.vm
-def test_user_without_a_group_learns_so_and_what_to_do(user_glovebox: Glovebox) -> None:
+def test_user_without_a_group_gets_advice(user_glovebox: Glovebox) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to know that no group was delegated")
     report = ask(user_glovebox, NO_GROUP)

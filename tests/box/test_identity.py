@@ -1,4 +1,4 @@
-"""Who the program in a box is, what it can see, and that the report about it is true."""
+"""The user of the program in a box, what it can see, and that the isolation report is true."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def test_interrupted_import_leaves_nothing(store: Store) -> None:
     assert store.names() == set()
 
 
-def test_what_a_killed_import_left_is_swept_by_the_next(store: Store, put: Put) -> None:
+def test_leftovers_of_a_killed_import_are_removed_by_the_next(store: Store, put: Put) -> None:
     process = store.start("import", "x", "-")
     wait_for(lambda: any(name.startswith(".tmp-") for name in store.names()))
     process.kill()

@@ -1,4 +1,4 @@
-"""What of the host a box may be shown, and that showing is all it is."""
+"""Which files of the host a box may see, and that it can only see them."""
 
 from __future__ import annotations
 

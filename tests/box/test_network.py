@@ -1,4 +1,4 @@
-"""The network of a box: a proxy that lets through what was allowed, and says why it does not."""
+"""The network of a box: a proxy that admits what was allowed, and explains refusals."""
 
 from __future__ import annotations
 

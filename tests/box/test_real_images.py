@@ -87,7 +87,7 @@ def test_image_without_python_runs_commands_and_says_what_it_lacks(shelf: Gloveb
     assert ran.returncode == 125 and f"image {name} has no python3" in ran.stderr and "--" in ran.stderr
 
 
-def test_image_without_an_etc_knows_its_user(shelf: Glovebox) -> None:
+def test_image_without_an_etc_has_its_user(shelf: Glovebox) -> None:
     ran = shelf("run", "--no-daemon", "--image", put(shelf, "busybox"), "--", "sh", "-c", "id -un; cat /etc/group")
     assert ran.stdout.split("\n")[:2] == ["sandbox", "root:x:0:"], ran.stderr
 

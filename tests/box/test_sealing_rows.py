@@ -1,4 +1,4 @@
-"""Every row of the sealing is felt: without it a box does not start, or is seen to be another one.
+"""Every row of the sealing has an effect: without it a box does not start, or differs visibly.
 
 build/tests/support/glovebox-leave-out is glovebox, but for leaving out the row that an environment variable names. The
 oracle is what a box sees of its sealing (tests/support/fingerprint.py) and what the host sees of the box: its keys.

@@ -131,7 +131,7 @@ def test_bytes_that_wait_in_sockets_are_bounded(glovebox: Glovebox, kind: str) -
     assert done.returncode == 0 and 0 < int(done.stdout) < 64, done
 
 
-def test_what_the_host_runs_is_not_to_be_watched_or_held_up(glovebox: Glovebox) -> None:
+def test_programs_of_the_host_cannot_be_watched_or_blocked(glovebox: Glovebox) -> None:
     """All ways to notice an open, or to delay it, on one file that the host then opens."""
     code = r"""
 import ctypes, fcntl, os, signal, sys

@@ -1,4 +1,4 @@
-"""The workspace and what a run leaves in it: whose it is, what counts as an artifact, and what hostile code can do."""
+"""The workspace and the files of a run: their owner, which of them are artifacts, and what hostile code can do."""
 
 from __future__ import annotations
 

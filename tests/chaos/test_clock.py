@@ -1,4 +1,4 @@
-"""The time of day jumps; what is measured in time that passes does not."""
+"""The time of day jumps; monotonic times and durations do not."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_l02_killed_two_hundred_times_at_random_points_under_load_nothing_leaks(
     assert len(daemon.vaults()) == 1
 
 
-def test_what_would_be_left_of_a_daemon_is_seen_and_what_is_anothers_is_not(start_daemon: StartDaemon) -> None:
+def test_leftovers_of_a_daemon_are_detected_and_those_of_others_are_not(start_daemon: StartDaemon) -> None:
     """The check after each of these tests is worth something only if it can fail, and only for what is its own."""
     first, second = start_daemon(), start_daemon()
     first.client().execute("1", "s")
@@ -296,7 +296,7 @@ def test_l30_a_daemon_that_cannot_start_says_why_and_deletes_nothing(start_daemo
     assert daemon.start().client().execute("x", "s")["result"] == {"text/plain": "1"}
 
 
-def test_l13_a_client_that_goes_leaves_its_run_or_ends_it_as_it_asked(start_daemon: StartDaemon) -> None:
+def test_l13_a_client_that_disconnects_leaves_or_ends_its_run_as_requested(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
     client.execute("import time", "stays")

@@ -1,4 +1,4 @@
-"""Sessions come and go by the hundreds."""
+"""Hundreds of sessions are created and removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host runs out of memory: boxes go first, what serves them last."""
+"""The host runs out of memory: boxes are killed first, Glovebox's own processes last."""
 
 from __future__ import annotations
 

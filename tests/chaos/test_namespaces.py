@@ -63,7 +63,7 @@ def make_group(daemon: Daemon, name: str, pid: int) -> list[Path]:
     return groups
 
 
-def test_a_start_ends_what_is_its_own_and_does_not_wait_for_what_it_cannot_end(start_daemon: StartDaemon) -> None:
+def test_a_start_ends_its_own_leftovers_and_does_not_wait_for_others(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     daemon.client().execute("1")  # so that the directories are there
     prefix = f"b-{(daemon.data / 'id').read_text().split()[0]}-"

@@ -1,4 +1,5 @@
-"""The nursery dies, hangs, cannot be had: sessions do not notice, kernels start cold until another is there."""
+"""The nursery dies, hangs or cannot start: sessions are not affected, and kernels start cold until another one is
+ready."""
 
 from __future__ import annotations
 

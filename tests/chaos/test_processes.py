@@ -1,4 +1,4 @@
-"""Agent, kernel, maker and vault die one by one. Each loss is as small as it can be, and said."""
+"""Agent, kernel, maker and vault die one by one. Each loss is as small as possible, and reported."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def prepare(start_daemon: StartDaemon) -> Daemon:
     client.execute("x = 'asleep'", "sleeping")
     assert client.request("session.hibernate", session="sleeping")["state"] == "asleep"
     daemon.kill()
-    # What is only in the log would mend the database: it must be the database itself that is damaged.
+    # Records that are only in the log would repair the database, so the database itself must be damaged.
     with contextlib.closing(sqlite3.connect(daemon.data / "registry.db")) as registry:
         registry.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     for suffix in ("-wal", "-shm"):

@@ -1,4 +1,4 @@
-"""The service under faults: crowds that do not speak, a full disk, a daemon that is killed under load."""
+"""The service under faults: crowds of silent connections, a full disk, a daemon that is killed under load."""
 
 from __future__ import annotations
 

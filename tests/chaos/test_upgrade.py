@@ -1,4 +1,4 @@
-"""Another version of the program takes over from the one that was there."""
+"""Another version of the program takes over from the previous one."""
 
 from __future__ import annotations
 

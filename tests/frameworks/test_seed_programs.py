@@ -99,7 +99,7 @@ def test_the_application_runs_without_a_key(place: Path) -> None:
     assert (place / "sessions/demo/artifacts/report.txt").read_text() == "mean 14.75\n"
 
 
-def test_a_daemon_that_goes_first_leaves_no_traceback(binary: Path, place: Path) -> None:
+def test_a_daemon_that_ends_first_leaves_no_traceback(binary: Path, place: Path) -> None:
     program = (
         "from glovebox.compat.code_sandbox.code_exec_tool import code_sandbox\n"
         "code_sandbox.invoke({'code': \"open('/session/artifacts/a', 'w').write('1')\"})\n"

@@ -1,6 +1,6 @@
-/* What a stranger can say to the API once a request's head is good: a method and a path, a query, and a JSON body that
- * asks for a sandbox. Found or refused with a sentence, never believed. The input is three lines: "METHOD path",
- * the query, the body (which may have lines of its own). */
+/* Untrusted input of the API behind a valid head: a method and a path, a query, and a JSON body that asks for a
+ * sandbox. Found or refused with a sentence, never believed. The input is three lines: "METHOD path", the query, the
+ * body (which may have lines of its own). */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

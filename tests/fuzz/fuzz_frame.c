@@ -1,5 +1,5 @@
-/* Bytes of a stranger as frames. However they are cut into pieces the same frames come out; each is within its bounds;
- * its fields read in any order stay inside it; and what was read, written again, is what was there. */
+/* Untrusted bytes as frames. However they are cut into pieces the same frames come out; each is within its bounds; its
+ * fields read in any order stay inside it; and what was read, written again, is what was there. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>

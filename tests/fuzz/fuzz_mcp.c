@@ -1,7 +1,7 @@
-/* What a stranger can say to the MCP server: a message of JSON-RPC with a tool's arguments or a resource's URI in it.
- * Every line of the input is a message; each request is carried out against operations that only look at what they are
- * asked for. A request has exactly one answer, which is one line of JSON with the request's id. The first line of the
- * input that begins with "R" is instead the result of a run, as a kernel may have written it. */
+/* Untrusted input of the MCP server: a message of JSON-RPC with a tool's arguments or a resource's URI in it. Every
+ * line of the input is a message; each request is carried out against operations that only look at what they are asked
+ * for. A request has exactly one answer, which is one line of JSON with the request's id. The first line of the input
+ * that begins with "R" is instead the result of a run, as a kernel may have written it. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Bytes of a stranger as messages: the first byte chooses the side and how the rest is cut into pieces. However it is
- * cut, the same messages come out; each is one that its side may send, and what the parser holds stays bounded. A
- * parser that hands DATA out in pieces gives the same bytes to the same requests. */
+/* Untrusted bytes as messages: the first byte chooses the side and how the rest is cut into pieces. However it is cut,
+ * the same messages come out; each is one that its side may send, and what the parser holds stays bounded. A parser
+ * that hands DATA out in pieces gives the same bytes to the same requests. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

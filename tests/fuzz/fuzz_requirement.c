@@ -1,5 +1,4 @@
-/* Requirements as a stranger may write them: refused with a sentence, or safe as an argument of pip, whatever the
- * grammar let through. */
+/* Untrusted requirements: refused with a message, or safe as an argument of pip, whatever the grammar let through. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Option values as a stranger may type them: parsed or refused with a sentence, never out of the range asked for. */
+/* Untrusted option values: parsed, or refused with a message, never out of the requested range. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -283,7 +283,7 @@ def test_contexts_are_apart(kernel: KernelProcess) -> None:
     assert "there is no context 'other'" in answer["error"]
 
 
-def test_requests_that_make_no_sense_are_refused_and_the_kernel_goes_on(kernel: KernelProcess) -> None:
+def test_malformed_requests_are_refused_and_the_kernel_goes_on(kernel: KernelProcess) -> None:
     for kind, payload in ((EXECUTE, b"{"), (EXECUTE, b"[]"), (EXECUTE, b'{"id":1}'), (77, b"{}"), (CONTEXT, b"\xff")):
         kernel.send(kind, payload)
         answer = kernel.wait_for(ANSWER)
@@ -309,7 +309,7 @@ def pieces(kind: int, payload: bytes, size: int = 4000) -> list[bytes]:
     ]
 
 
-def test_a_request_that_comes_again_is_not_done_again(kernel: KernelProcess) -> None:
+def test_a_repeated_request_is_not_executed_again(kernel: KernelProcess) -> None:
     """A host that takes over from another does not know whether its last request arrived."""
     kernel.run("x = 0")
     request = json.dumps({"id": "run-1", "code": "x += 1; x"}).encode()

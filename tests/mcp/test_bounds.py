@@ -1,4 +1,4 @@
-"""What a stranger sends is bounded before it is parsed, and refused in the protocol's own form."""
+"""Input of clients is bounded before it is parsed, and refused in the protocol's own form."""
 
 from __future__ import annotations
 

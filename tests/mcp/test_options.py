@@ -1,4 +1,4 @@
-"""What the options of `glovebox mcp` open, and that nothing is open without them."""
+"""What the options of `glovebox mcp` allow, and that nothing is allowed without them."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_a_run_has_an_hour_unless_it_is_given_less(start_daemon: StartDaemon) ->
     peer.close()
 
 
-def test_what_lies_past_the_end_is_told_as_such(peer: Peer) -> None:
+def test_reading_past_the_end_is_reported(peer: Peer) -> None:
     peer.text("write_file", path="two.txt", content="one\ntwo\n")
     for line in (3, 100):
         assert peer.refusal("read_file", path="two.txt", line=line) == "the file has only 2 lines"

@@ -144,14 +144,14 @@ LOOKS = """awk '{top[$5] = $6} END {for (place in top) print place, top[place]}'
 ls /; stat -c '%n %a %u' /data /workspace"""
 
 
-def test_it_sees_what_a_box_that_was_made_for_it_sees(daemon: Daemon, directory: Path) -> None:
+def test_a_pool_box_has_the_same_mounts_as_a_new_one(daemon: Daemon, directory: Path) -> None:
     words = ["--workspace", str(directory), "--data", str(directory), "-l", "bash", "-c", LOOKS]
     ready = run(daemon, *words).splitlines()
     made = daemon.cli("run", "--memory", "300m", *words).stdout.splitlines()  # no box of that kind waits
     assert sorted(set(ready)) == sorted(set(made))
 
 
-def test_what_may_not_be_shown_is_refused_in_the_same_words(daemon: Daemon) -> None:
+def test_forbidden_mounts_are_refused_with_the_same_message(daemon: Daemon) -> None:
     answered = [daemon.cli("run", *more, "--data", "/proc", "-c", "1") for more in ([], ["--no-daemon"])]
     assert answered[0].returncode == answered[1].returncode == 125
     assert answered[0].stderr.splitlines()[-1:] == answered[1].stderr.splitlines() != []

@@ -252,7 +252,7 @@ def test_ctrl_c_works_at_every_moment_of_a_start(daemon: Daemon, words: list[str
 
 
 @pytest.mark.parametrize("more", [[], ["--no-daemon"]], ids=["warm", "cold"])
-def test_ctrl_c_reaches_the_children_and_deaf_programs_are_killed(daemon: Daemon, more: list[str]) -> None:
+def test_ctrl_c_reaches_the_children_and_programs_that_ignore_it_are_killed(daemon: Daemon, more: list[str]) -> None:
     code = (
         "import signal, subprocess\nsignal.signal(signal.SIGINT, lambda *_: print('heard', flush=True))\n"
         "print('begun', flush=True)\nprint(subprocess.call(['sleep', '60']), flush=True)\n"

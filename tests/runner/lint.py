@@ -47,7 +47,7 @@ def lint() -> Outcome:
         outcome.check(done.good, f"{path.relative_to(REPOSITORY)}: {done.output}")
     formatter = Path(sys.executable).parent / "clang-format"  # the version that tests/requirements.txt names
     done = run([formatter, "--dry-run", "-Werror", "--ferror-limit=1", *tracked("*.c", "*.h")], 120)
-    outcome.check(done.good, f"clang-format (build/venv/bin/clang-format -i FILE mends it):\n{done.output[:2000]}")
+    outcome.check(done.good, f"clang-format (build/venv/bin/clang-format -i FILE fixes it):\n{done.output[:2000]}")
     _advise_on_c(outcome)
     _find_private_paths(outcome)
     return outcome

@@ -1,4 +1,4 @@
-"""What a part of the tests came to, and running commands for it."""
+"""The result of a part of the tests, and running commands for it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Parts that are pytest directories.
 
-A test that failed is run once more, alone, at the end of its part. If it passes then, it counts as passed and is
-listed as flaky: a race is a fault to be mended, and it must not be able to hide, but it need not block other work."""
+A test that failed is run once more, alone, at the end of its part. If it passes then, it counts as passed and is listed
+as flaky: a race is a fault to be fixed and must stay visible, but it need not block other work."""
 
 from __future__ import annotations
 

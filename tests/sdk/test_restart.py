@@ -1,4 +1,4 @@
-"""The package beside a daemon that comes and goes, threads, and cancellation."""
+"""The package with a daemon that restarts, threads, and cancellation."""
 
 from __future__ import annotations
 

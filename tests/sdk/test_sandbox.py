@@ -196,7 +196,7 @@ def test_a_box_that_another_process_killed_is_not_made_again(where: Where) -> No
     assert not made.is_running() and "shared" not in names(where)
 
 
-def test_a_nameless_one_goes_with_its_object(where: Where) -> None:
+def test_a_nameless_sandbox_ends_with_its_object(where: Where) -> None:
     made = Sandbox.create(**where)
     name = made.name
     made.files.write("a", "b")
@@ -206,7 +206,7 @@ def test_a_nameless_one_goes_with_its_object(where: Where) -> None:
     assert name not in names(where)
 
 
-def test_a_nameless_one_goes_with_the_program_and_a_named_one_stays(where: Where) -> None:
+def test_a_nameless_sandbox_ends_with_the_program_and_a_named_one_stays(where: Where) -> None:
     code = (
         f"from glovebox import Sandbox; a = Sandbox.create(**{where!r}); b = Sandbox.create('stays', **{where!r})\n"
         "import os\n"
@@ -235,7 +235,7 @@ def test_hibernate_restart_interrupt(sandbox: Sandbox) -> None:
     assert sandbox.isolation()["engine"] == "native"
 
 
-def test_options_that_make_no_sense_say_what_to_do(where: Where) -> None:
+def test_wrong_options_are_refused_with_advice(where: Where) -> None:
     with pytest.raises(UnsupportedError, match="native"):
         Sandbox.create(engine="firecracker", **where)
     with pytest.raises(InvalidArgumentError, match="SOURCE:DESTINATION"):

@@ -1,4 +1,4 @@
-"""A program of a user, never run: mypy --strict must be content with it, so types of the package are as useful as said.
+"""A program of a user, never run: mypy --strict must accept it, which shows that the package's types are usable.
 
 It is checked by tests/sdk/test_types.py."""
 

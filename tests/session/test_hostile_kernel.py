@@ -1,4 +1,5 @@
-"""Code that takes over its own kernel's channel: the daemon and other sessions do not care, and nothing is forged."""
+"""Code that takes over its own kernel's channel: the daemon and other sessions are not affected, and nothing can be
+forged."""
 
 from __future__ import annotations
 

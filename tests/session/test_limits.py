@@ -1,4 +1,4 @@
-"""Time, memory and output: every bound holds, says so, and leaves a session that works."""
+"""Time, memory and output: every limit holds and is reported, and the session still works."""
 
 from __future__ import annotations
 

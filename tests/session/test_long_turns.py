@@ -1,4 +1,4 @@
-"""What a stranger can make large is done by a child or in slices, never in one turn of the daemon's loop.
+"""Work whose size a client or a box decides is done by a child or in slices, never in one iteration of the loop.
 
 The loop's longest turn is taken in processor time of its own. A virtual machine counts stolen time as the thread's, so
 a test has a few tries; a loop that does it all at once fails in each."""

@@ -181,7 +181,7 @@ def test_another_version_is_reported_to_need_a_restart(shop: Daemon) -> None:
     assert client.execute("import parcel; parcel.version", "versions")["result"] == {"text/plain": "'2.0'"}
 
 
-def test_what_fails_changes_nothing(shop: Daemon) -> None:
+def test_a_failed_install_changes_nothing(shop: Daemon) -> None:
     client = shop.client()
     install_well(client, "steady", "parcel==1.0")
     missing = install(client, "steady", "parcel==2.0", "no-such-parcel")
@@ -227,7 +227,8 @@ def test_runs_go_on_beside_one_install_at_a_time_which_ends_with_its_session(mak
 
 
 def test_settings_may_take_as_long_as_the_install(makes: StartDaemon, wheels: Path) -> None:
-    """The process that reads them comes last on a busy host; here it waits for a file that nobody writes."""
+    """The process that reads them has the lowest priority on a busy host; here it waits for a file that is never
+    written."""
     daemon = makes(env={**pip_environment(wheels), "PIP_CONFIG_FILE": str(wheels / "settings")}, start=False)
     os.mkfifo(wheels / "settings")
     try:

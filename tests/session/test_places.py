@@ -84,7 +84,7 @@ def test_the_command_line_lists_shows_logs_and_removes(daemon: Daemon) -> None:
     assert daemon.cli("session", "show", "cli").returncode != 0
 
 
-def test_the_isolation_report_knows_no_user_before_there_is_a_box(daemon: Daemon) -> None:
+def test_the_isolation_report_has_no_user_before_a_box_is_made(daemon: Daemon) -> None:
     client = daemon.client()
     client.request("session.create", session="report")
     assert client.request("session.show", session="report")["isolation"]["uid_map"] is None

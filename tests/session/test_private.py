@@ -1,4 +1,4 @@
-"""No socket and no file of a Glovebox is a box's to see or to use: neither of the daemon that made the box nor of any
+"""A box can neither see nor use a socket or a file of Glovebox: neither of the daemon that made the box nor of any
 other."""
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_a_data_directory_in_a_projects_own_corner_is_not_seen(idle_glovebox: Gl
     assert refused.returncode == 125 and "Glovebox's own files" in refused.stderr, refused
 
 
-def test_what_a_box_leaves_in_a_project_catches_no_client(idle_glovebox: Glovebox) -> None:
+def test_files_that_a_box_leaves_in_a_project_redirect_no_client(idle_glovebox: Glovebox) -> None:
     """Code in a box makes a socket where the daemon's would be found; commands on the host do not go there."""
     project = idle_glovebox.place.make("project")
     plant = "import os, socket\nos.mkdir('.sandbox')\nsocket.socket(socket.AF_UNIX).bind('.sandbox/kernel.sock')"

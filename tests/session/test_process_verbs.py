@@ -1,4 +1,4 @@
-"""ps, top, kill, logs, cp and session set: what people type without reading."""
+"""ps, top, kill, logs, cp and session set: the verbs that people know from Docker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sandboxes with users: root and others in the box, nobody on the host."""
+"""Sandboxes with users: root and others in the box, ids without rights on the host."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_root_has_six_capabilities_and_no_way_to_more(box: Box) -> None:
     assert seen["NoNewPrivs"] == "1" and seen["Seccomp"] == "2"
 
 
-def test_ids_of_a_box_are_nobody_on_the_host_and_no_other_box_has_them(daemon: Daemon, box: Box) -> None:
+def test_ids_of_a_box_are_unused_on_the_host_and_in_other_boxes(daemon: Daemon, box: Box) -> None:
     client = daemon.client()
     client.request("session.create", session="other-users", users=True)
     client.execute("1", "other-users")
@@ -230,7 +230,7 @@ def test_the_environment_of_the_kernel_does_not_reach_a_command_of_root(box: Box
     assert said.startswith(",,/") and said.endswith(",by the caller\n") and "/x" not in said.split(":")
 
 
-def test_files_of_users_belong_on_disk_to_ids_that_nobody_has(daemon: Daemon, box: Box) -> None:
+def test_files_of_users_belong_on_disk_to_unused_ids(daemon: Daemon, box: Box) -> None:
     box.said(["useradd", "-m", "eve"], "root")
     box.said("mkdir -m 700 rooms; echo x > rooms/mine; mkdir -m 777 open", "root")
     box.said("echo x > open/hers; mkdir open/deep; echo y > open/deep/y", "eve")
@@ -305,7 +305,7 @@ def test_a_permit_outlives_the_daemon_that_gave_it(start_daemon: StartDaemon) ->
     assert Box(client, "s").said("whoami", "root") == "root\n"
 
 
-def test_who_cannot_give_users_says_why(start_daemon: StartDaemon) -> None:
+def test_a_host_that_cannot_have_users_reports_why(start_daemon: StartDaemon) -> None:
     client = start_daemon("--preload", "", who="user").client()
     with pytest.raises(DaemonError, match="run it as root") as refused:
         client.request("session.create", session="s", users=True)

@@ -1,4 +1,4 @@
-"""The verbs that speak to the daemon, against a real one."""
+"""The verbs that use the daemon, against a real one."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_exec_says_where_the_artifacts_are(served_glovebox: Glovebox) -> None:
     assert served_glovebox("exec", "-q", "demo", "-c", "open('/workspace/artifacts/b', 'w').close()").stderr == ""
 
 
-def test_exec_refuses_what_makes_no_sense(served_glovebox: Glovebox) -> None:
+def test_exec_refuses_invalid_calls(served_glovebox: Glovebox) -> None:
     for words, status, said in (
         (["exec"], USAGE, "needs a session"),
         (["exec", "demo", "-l", "sh", "-c", "1", "argument"], USAGE, "takes no arguments"),

@@ -1,1 +1,1 @@
-"""What the tests share: running glovebox as root or as a user, and counting what it leaves behind."""
+"""Shared parts of the tests: running glovebox as root or as a user, and counting what it leaves behind."""

@@ -1,4 +1,4 @@
-"""Speaks the frames of docs/PROTOCOL.md ("Host and agent") to an agent that was started outside a box."""
+"""Exchanges the frames of docs/PROTOCOL.md ("Host and agent") with an agent that was started outside of a box."""
 
 from __future__ import annotations
 

@@ -47,11 +47,11 @@ class Client(PlainClient):
         raise AssertionError("unreachable: messages() ends only by an exception")
 
     def output(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """The same without what is said about the run: its output, and its answer."""
+        """The same without events: only the output and the answer."""
         return ((kind, payload) for kind, payload in self.messages(number) if kind != EVENT)
 
     def messages(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """What belongs to one request, as it comes; what belongs to others is kept for them."""
+        """The messages of one request, as they arrive; those of other requests are kept for them."""
         while True:
             kept = self.waiting.get(number)
             if kept:

@@ -139,7 +139,7 @@ def docker() -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def podman(runtime: str = "") -> Iterator[Engine]:
-    """Over its HTTP API podman knows no runtime of one container: gVisor is a service of its own."""
+    """Podman's HTTP API cannot choose the runtime of a single container: gVisor needs a service of its own."""
     directory = Path(tempfile.mkdtemp(prefix="glovebox-podman-", dir="/tmp"))
     command: list[str | Path] = [_find("podman"), "--root", directory / "root", "--runroot", directory / "run"]
     if runtime == "runsc":

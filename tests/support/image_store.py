@@ -51,7 +51,7 @@ class Store:
         return done.stdout.decode()
 
     def refused(self, *args: str, status: int = 125, **more: str) -> str:
-        """The program says no in one line, and nothing has changed."""
+        """The program refuses with one line, and changes nothing."""
         before = self.names()
         done = self.run(*args, **more)
         message = done.stderr.decode()

@@ -208,8 +208,8 @@ static void serve_call(int listener, struct plan *plan) {
                 die("answering");
 }
 
-/* Until the last process under the filter is gone. Older kernels count one that nobody has waited for, so the program
- * is waited for as soon as it ends, whatever it leaves behind. Returns its wait status. */
+/* Until the last process under the filter is gone. Older kernels count a process that was not waited for, so the
+ * program is waited for as soon as it ends, whatever it leaves behind. Returns its wait status. */
 static int serve(int listener, pid_t pid, int pidfd, struct plan *plan) {
         int status = 0;
         struct pollfd watched[] = { { .fd = listener, .events = POLLIN }, { .fd = pidfd, .events = POLLIN } };

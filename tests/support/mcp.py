@@ -125,7 +125,7 @@ class StdioPeer(Peer):
         return self.wait(self.begin(method, params or {}, more.get("meta")))
 
     def is_silent(self, id_: Any, seconds: float) -> bool:
-        """No answer to this request comes."""
+        """Checks that this request gets no answer."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             try:

@@ -68,7 +68,7 @@ class Web:
 
     @property
     def pin(self) -> tuple[str, str]:
-        """What an operator says so that the name leads here."""
+        """The option by which an operator directs the name here."""
         return ("--egress-host", f"{NAME}=127.0.0.1")
 
     @property

@@ -45,7 +45,7 @@ static void test_find(void) {
         is_text(find("GET", "/runs/x%2Fy", &match, allow, &err), "run", "an encoded slash stays in its segment");
         is_text(api_match_get(&match, "run"), "x/y", "as part of the value");
         is_text(find("POST", "/sandbox/a/file", &match, allow, &err), "unsupported", "a wrong method");
-        is_text(allow, "GET, DELETE", "is told the right ones");
+        is_text(allow, "GET, DELETE", "gets the right ones");
         static const char *const nowhere[] = { "/",        "/healt",     "/healthy",
                                                "/health/", "/sandbox/a", "/sandbox/a/b/create",
                                                "/runs",    "/runs/a/b",  "/sandbox/a/create/" };

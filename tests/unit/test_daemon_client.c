@@ -82,7 +82,7 @@ static void serve_request(struct server *server, const struct message *message) 
 }
 
 _Noreturn static void serve(int listen_fd, const char *version) {
-        (void) alarm(120); /* a test that hangs leaves nobody behind */
+        (void) alarm(120); /* a test that hangs leaves no process behind */
         struct server server = { .fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC), .version = version };
         struct message_parser parser = message_parser_make(MESSAGE_FROM_CLIENT);
         struct message message;

@@ -1,4 +1,4 @@
-/* A connection without a socket: what the handler is told, and what goes out. */
+/* A connection without a socket: the calls to the handler, and the bytes sent. */
 #include "http/connection.h"
 #include "tap.h"
 
@@ -133,7 +133,7 @@ static void test_exchanges(void) {
 static void test_bodies(void) {
         begin();
         (void) feed(REQUEST("POST", "/read") "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n");
-        is_text(take(), "HTTP/1.1 100 Continue\r\n\r\n", "a client that asks is told to continue");
+        is_text(take(), "HTTP/1.1 100 Continue\r\n\r\n", "a client that expects it gets 100 Continue");
         (void) feed("he");
         http_attend(held, &no_body, NULL);
         ok(feed("llo") == 0, "a paused body is not taken");
@@ -150,7 +150,7 @@ static void test_bodies(void) {
         begin();
         (void) feed(REQUEST("POST", "/now") "Content-Length: 5\r\n\r\nhe");
         ok(connection->phase == PHASE_DISCARD && !strstr(take(), "close"),
-           "a small body that nobody wants is thrown away");
+           "a small body that the handler does not read is dropped");
         (void) feed("llo" REQUEST("GET", "/now") "\r\n");
         is_text(told, "/now /now ", "and the connection goes on");
         begin();
@@ -197,7 +197,7 @@ static void test_refusals(void) {
         ok(connection->phase == PHASE_LAST && told[0] == '\0', "that the handler never sees");
         begin();
         (void) feed(REQUEST("POST", "/read") "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\nX");
-        is_text(told, "/read agone ", "a broken body: the handler is told");
+        is_text(told, "/read agone ", "a broken body: the handler gets on_gone");
         ok(begins(take(), "HTTP/1.1 400 "), "and the client");
         begin();
         (void) feed(REQUEST("POST", "/read") "Transfer-Encoding: chunked\r\n\r\n");
@@ -238,11 +238,11 @@ static void test_streams(void) {
         ok(code == 1 && http_out_size(&connection->out) < HTTP_OUT_HIGH + 2 * sizeof(piece),
            "past the mark it says wait");
         http_connection_report_drained(connection);
-        is_text(told, "/hold ", "nothing was sent yet: nobody is told");
+        is_text(told, "/hold ", "nothing was sent yet: there is no callback");
         (void) take();
         http_connection_report_drained(connection);
         http_connection_report_drained(connection);
-        is_text(told, "/hold drained ", "the stream is told once");
+        is_text(told, "/hold drained ", "the stream gets one callback");
         while (code >= 0)
                 code = http_stream_write(held, piece, sizeof(piece));
         ok(http_out_size(&connection->out) <= HTTP_OUT_MAX, "a stream that does not listen meets the bound");
@@ -266,7 +266,7 @@ static void test_streams(void) {
         (void) feed(REQUEST("GET", "/hold") "\r\n");
         http_connection_abandon(connection);
         http_connection_abandon(connection);
-        is_text(told, "/hold gone ", "a client that leaves is told of once");
+        is_text(told, "/hold gone ", "a client that leaves is reported once");
 }
 
 static void test_headers(void) {

@@ -151,7 +151,7 @@ static void test_host(void) {
         image_close(&image);
 }
 
-/* A layer for a Python that nobody has. */
+/* A layer for a Python version that does not exist. */
 static void test_layer_of_another_python(void) {
         struct image image;
         char path[200];

@@ -1,4 +1,4 @@
-/* The loop: those who take much of its time wait for each other, and nobody else waits for them. */
+/* The loop: descriptors that take much of its time wait for each other, and no others wait for them. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>

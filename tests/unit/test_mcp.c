@@ -104,7 +104,7 @@ static void test_eras(void) {
         ok(read_era("{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"x\"}", NULL, &era) == MCP_INVALID_REQUEST,
            "null is no id");
         ok(read_era("[]", NULL, &era) == MCP_INVALID_REQUEST, "batches are refused");
-        ok(read_era("{", NULL, &era) == MCP_PARSE_ERROR, "what is no JSON is told as such");
+        ok(read_era("{", NULL, &era) == MCP_PARSE_ERROR, "malformed JSON is reported as such");
 }
 
 int main(void) {

@@ -83,7 +83,7 @@ static void test_pieces(void) {
            "the third, with its event number");
         ok(message_parser_is_between(&parser), "the stream may end here");
         ok(!message_get_output(&(struct message) { .bytes = "abc", .size = 3 }, &number, &text, &length),
-           "output without a number is told apart");
+           "output without a number is recognised");
         message_parser_release(&parser);
         (void) close(ends[0]);
         (void) close(ends[1]);

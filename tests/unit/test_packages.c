@@ -89,7 +89,7 @@ static void test_report_is_cleaned(void) {
         ok(settle(&report, &err) == 0, "names that are none are left out");
         json_t *expected = json_pack("{s:[{s:s, s:s}], s:[s], s:b}", "installed", "name", "c", "version", "1.0",
                                      "replaced", "c", "covers_image", 1);
-        ok(json_equal(report, expected), "and so is everything that nobody asked for");
+        ok(json_equal(report, expected), "and so is everything that was not requested");
         ok(packages_cover_image(state), "packages over the image's are remembered");
         json_decref(expected);
         json_decref(report);
@@ -126,11 +126,11 @@ static void test_hostile(void) {
         prepare();
         (void) snprintf(path, sizeof(path), "%s/install/report.json", state);
         must(unlink(path) == 0 && symlink("/etc/passwd", path) == 0, path);
-        refuses("a link instead of the report", "did not say");
+        refuses("a link instead of the report", "did not report");
         prepare();
         (void) snprintf(path, sizeof(path), "%s/install/report.json", state);
         must(unlink(path) == 0 && mkfifo(path, 0644) == 0, path);
-        refuses("a FIFO instead of the report", "did not say");
+        refuses("a FIFO instead of the report", "did not report");
         prepare();
         (void) snprintf(path, sizeof(path), "%s/install/current", state);
         for (int i = 0; i < 70; i++) {

@@ -121,6 +121,6 @@ int main(void) {
         code = page_warmup_begin();
         if (code == 0)
                 _exit(3);
-        ok(code < 0 && holds(arena), "a trial that fails is told, and nothing comes of it");
+        ok(code < 0 && holds(arena), "a trial that fails is reported, and changes nothing");
         return done_testing();
 }

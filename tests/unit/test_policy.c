@@ -215,7 +215,7 @@ static void test_lists(void) {
         ok(decide(&policy, in_top("data"), false) == ERR_REFUSED, "above a listed path is not listed");
         ok(decide(&policy, "data/in", false) == ERR_USAGE, "a relative source is refused");
         ok(decide(&policy, in_top("data/in/none"), false) == ERR_NOT_FOUND, "a missing source in the list is missing");
-        ok(decide(&policy, in_top("data/none"), false) == ERR_REFUSED, "elsewhere nobody learns what exists");
+        ok(decide(&policy, in_top("data/none"), false) == ERR_REFUSED, "elsewhere callers do not learn what exists");
 
         struct policy empty = { .read_paths = none, .write_paths = none };
         ok(decide(&empty, in, false) == ERR_REFUSED, "empty lists deny");

@@ -97,7 +97,7 @@ static void test_sessions_are_kept(void) {
         ok(!open_it(dir) && err.code == ERR_BUSY, "a second daemon is refused");
         char pid[32];
         (void) snprintf(pid, sizeof(pid), "process %d,", (int) getpid());
-        ok(strstr(err.message, pid) != NULL, "and told which process is in the way");
+        ok(strstr(err.message, pid) != NULL, "and the message names the process that has the lock");
         registry_close(registry);
 
         registry = open_it(dir);
@@ -170,7 +170,7 @@ static void test_kill_loses_nothing_acknowledged(void) {
                 struct registry *registry = open_it(dir);
                 unopened += !registry || quarantined[0] != '\0';
                 int there = registry ? count(registry) : 0;
-                /* One more may have been written than could be told. */
+                /* One more may have been written than was acknowledged. */
                 lost += there != added && there != added + 1;
                 added = there;
                 registry_close(registry);

@@ -1,4 +1,4 @@
-/* Look-ups that are given up. The names here are resolved by a getaddrinfo of our own, which waits until it is told. */
+/* Abandoned lookups. A getaddrinfo of our own resolves the names here; it waits until the test releases it. */
 #include <netdb.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -66,7 +66,7 @@ int main(void) {
         }
         run.reason = RUN_REASON_TIMEOUT;
         json_t *json = judge(&run, replies[0].payload);
-        is_text(json_string_value(json_object_get(json, "status")), "timeout", "one that was told to end");
+        is_text(json_string_value(json_object_get(json, "status")), "timeout", "a run that was requested to end");
         json_decref(json);
         json_writer_release(&run.displays);
         return done_testing();

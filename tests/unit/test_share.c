@@ -1,4 +1,4 @@
-/* Shares: nobody has it all, and whoever has little gets some. */
+/* Shares: no key has everything, and keys that have little get some. */
 #include "base/share.h"
 #include "tap.h"
 
@@ -25,7 +25,7 @@ static void test_keys(void) {
         ok(take_all(&table, THINGS, "alone", NULL, &err) == 16, "whoever is alone may have all");
         ok(strstr(err.message, "16 of 16 things") && strstr(err.message, "--max-things") &&
                    strstr(err.message, "drop some") && err.code == ERR_LIMIT,
-           "and is told what is in use: %s", err.message);
+           "and the message says what is in use: %s", err.message);
         share_give(&table, THINGS, &(struct share_claim) { .key = "alone", .amount = 16 });
         table.n_keys = 4;
         ok(take_all(&table, THINGS, "a", NULL, &err) == 8, "one of several has half");

@@ -23,7 +23,7 @@ static int open_it(struct vault *ret_vault, bool *ret_new) {
         return vault_open(path, ret_vault, ret_new, &err);
 }
 
-/* What vault_each told. */
+/* The entries that vault_each reported. */
 struct seen {
         size_t n;
         char names[4096];
@@ -132,7 +132,7 @@ static void test_it_outlives_its_opener(void) {
            "a second daemon is refused while the first is connected");
         close_seen(seen);
         ok(!is_at_end(held[0]), "the vault still holds its copy");
-        ok(vault_end(&vault, &err) == 0 && vault.fd < 0, "told to end, it ends");
+        ok(vault_end(&vault, &err) == 0 && vault.fd < 0, "it ends on request");
         ok(is_at_end(held[0]), "and with it what it held");
         ok(waitpid(vault_pid, &status, 0) == vault_pid && WIFEXITED(status) && WEXITSTATUS(status) == 0, "in order");
         ok(access(path, F_OK) < 0, "its socket is gone");
@@ -286,7 +286,7 @@ static void test_an_idle_vault_ends(void) {
         vault_close(&vault);
         int status = 1;
         ok(waitpid(pid, &status, 0) == pid && status == 0,
-           "one that nobody uses ends by itself, though the one with a dot is there");
+           "an unused one ends by itself, although it has an entry with a dot");
         ok(access(path, F_OK) < 0, "and removes its socket");
 }
 

@@ -1,4 +1,4 @@
-"""What a program changes besides its variables, and expects to find again after a sleep.
+"""State of a program besides its variables that sleep keeps.
 
 A table of rows (name, save, restore). A row that cannot be restored is named in the answer of WAKE.
 State inside imported modules other than these rows is not kept; what of it can be seen, `ambient_not_carried` names.

@@ -1,5 +1,5 @@
-"""A command beside the code, with a supervisor of its own, for clients: `commands.run(…, background=True)` of the
-Python package.
+"""A background command with a supervisor of its own, for clients: `commands.run(…, background=True)` of the Python
+package.
 
 The supervisor keeps everything in a directory of the workspace, where clients reach it without the kernel, which may
 be busy with a run:

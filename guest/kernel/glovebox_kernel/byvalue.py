@@ -68,7 +68,7 @@ def _reduce_function(function: Any) -> Any:
 
 
 def _globals_of(function: Any) -> Any:
-    """A module's dictionary goes by the module's name; a context's is known to the pickler; others go by value.
+    """A module's dictionary goes by the module's name; a context's is known to the pickler; others are saved by value.
 
     The name is the dictionary's own: a decorator gives its wrapper the `__module__` of what it wraps.
     """

@@ -1,4 +1,4 @@
-"""A command beside the variables: run by the kernel, in the session's box, with the kernel's own streams.
+"""Commands: run by the kernel, in the session's box, with the kernel's own streams.
 
 Its output goes straight into the pipes that the host reads; nothing of it passes through Python.
 """

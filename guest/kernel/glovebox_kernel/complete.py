@@ -1,4 +1,4 @@
-"""Names that may stand where a person pressed Tab."""
+"""Completions for the Tab key."""
 
 from __future__ import annotations
 

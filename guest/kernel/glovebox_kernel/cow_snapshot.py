@@ -25,7 +25,7 @@ class _ArenaAllocator(ctypes.Structure):
 
 
 def is_tried() -> bool:
-    """Is this an interpreter and a C library whose allocators the snapshot was tried with?"""
+    """True if the snapshot was tested with the allocators of this interpreter and C library."""
     if sys.implementation.name != "cpython" or sys.version_info[:2] not in TRIED_PYTHONS:
         return False
     if sysconfig.get_config_var("Py_GIL_DISABLED") or not sysconfig.get_config_var("WITH_PYMALLOC"):

@@ -1,4 +1,4 @@
-"""What a program of `glovebox run` has besides Python: `save` and `load`, and figures that `plt.show()` keeps as files.
+"""Additions to Python for a program of `glovebox run`: `save` and `load`, and figures that `plt.show()` keeps as files.
 
 The same for a program in a forked interpreter (program.py) and in a fresh one (../start/sitecustomize.py). It costs a
 start next to nothing: modules are imported at first use, and sys.path and sys.modules do not show it.

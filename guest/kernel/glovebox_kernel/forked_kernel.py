@@ -33,6 +33,7 @@ class ForkedKernel:
         self._library = library
         self._own_path = own_path
         self._main_thread: Any = None
+        self._has_environment = False
         self._is_prepared = False
         self._flags = 0
         made.set_on_idle(on_idle)
@@ -44,15 +45,19 @@ class ForkedKernel:
             ctypes.pythonapi.PyOS_AfterFork_Child()
 
     def prepare(self) -> None:
-        """In the nursery, last: nothing between here and a fork may change what this did. Does nothing with a Python
-        that it was not tried with, or with modules that need more after a fork."""
+        """In the nursery, last: nothing between here and a fork may change what this did.
+
+        The work of Python's hooks around a fork is done here too, unless this is a Python that it was not tried with,
+        or there are modules that need more after a fork."""
+        self._enter_environment()
+        self._has_environment = True
         if not (is_tried() and _hooks_are_known() and reseed_is_short()):
             return
         threading: Any = sys.modules.get("threading")
         if threading is not None:
             self._main_thread = threading.main_thread()
             self._main_thread._native_id = 2  # as in every kernel
-        self._enter_environment()
+        self._made.hook_forks()
         reseed()
         self._is_prepared = True
 
@@ -87,7 +92,7 @@ class ForkedKernel:
     def rehearse_life(self, fds: tuple[int, int], requests: bytes) -> None:
         """In a nursery: all that a light kernel does, for these requests. This object is of no further use."""
         self._made.begin_rehearsal()
-        self._is_prepared = True
+        self._has_environment = self._is_prepared = True
         other_fd = self._simulate_fork(fds, requests)
         if self.wait_for_fork():
             self._serve()
@@ -111,7 +116,7 @@ class ForkedKernel:
         return self._made.serve()
 
     def _begin(self) -> None:
-        if not (self._is_prepared and self._flags & _IS_USUAL):
+        if not (self._has_environment and self._flags & _IS_USUAL):
             self._replace_environment()
             self._enter_environment()
             _set_thread_pools()
@@ -142,7 +147,7 @@ class ForkedKernel:
 
 
 def _hooks_are_known() -> bool:
-    """Are the registered hooks for a forked child those whose work is done here? Python cannot list them.
+    """True if the registered hooks for a forked child are those whose work is done here. Python cannot list them.
 
     random: see reseed. threading: makes new locks (no thread holds the old ones) and forgets other threads."""
     threading: Any = sys.modules.get("threading")

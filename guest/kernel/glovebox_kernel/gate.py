@@ -56,7 +56,7 @@ class Gate:
 
     def hold(self) -> None:
         """For a program that this process is about to become: from here on SIGINT waits until it is let through, and so
-        does one that came when the host had asked for the program and this process had not read it yet."""
+        does one that arrived after the host had requested the program and before this process had read it."""
         _signal.pthread_sigmask(_SIG_BLOCK, _SIGINT_ONLY)
         if self.unheard:
             os.kill(os.getpid(), _SIGINT)

@@ -1,4 +1,4 @@
-"""Standard input of a run: read from the client that asked for the run, and only when the code reads it.
+"""Standard input of a run: read from the client that started the run, and only when the code reads it.
 
 A client that offers its input sends a token along. The first read shows a display with that token; the client then
 writes pieces into the session's own directory, `input-TOKEN-N` for N = 0, 1, …, each when the one before is gone: the

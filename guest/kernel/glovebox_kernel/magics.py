@@ -1,4 +1,4 @@
-"""What people type in notebooks and is no Python: `!ls`, `%timeit`, `%%bash`, `df?`.
+"""Notebook syntax that is not Python: `!ls`, `%timeit`, `%%bash`, `df?`.
 
 Nothing is looked for in code that compiles. Where the compiler finds a syntax error, the line that it names is looked
 at: if it is one of these, a call of a function of this module takes its place, and the compiler tries again. So

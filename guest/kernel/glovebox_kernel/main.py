@@ -68,7 +68,7 @@ class Kernel:
         self._runner = Runner(self._channel, self._gate, self._stdio)
         self._is_ending = False
         self.has_begun = False
-        self._is_hooked = False
+        self._has_environment = self._is_hooked = False
         self._settle: Callable[[], int] | None = None
         self._plain_input = builtins.input
         version = sys.version.split(maxsplit=1)[0]
@@ -116,17 +116,22 @@ class Kernel:
             os.environ["MPLBACKEND"] = "Agg"
         if "" not in sys.path:
             sys.path.insert(0, "")  # as in an interactive Python: the current directory, wherever that will be
-        if not self._is_hooked:
-            # A child must not print a second time what its parent had not flushed, nor send frames to the host.
-            os.register_at_fork(before=self._stdio.flush_before_fork, after_in_child=self._channel.close)
-            self._is_hooked = True
         self._table.get(DEFAULT).enter()
         ambient_mark_start()
+        self._has_environment = True
+
+    def hook_forks(self) -> None:
+        """A child must not print a second time what its parent had not flushed, nor send frames to the host. In a
+        nursery only if Python's own hooks are not called in its kernels."""
+        if not self._is_hooked:
+            os.register_at_fork(before=self._stdio.flush_before_fork, after_in_child=self._channel.close)
+            self._is_hooked = True
 
     def begin(self, has_packages: bool = True) -> None:
         """The rest, in the process that is to be the kernel."""
-        if not self._is_hooked:
+        if not self._has_environment:
             self.enter_environment()
+        self.hook_forks()
         self._gate.pid = os.getpid()
         last_forget()
         self._stdio.begin()
@@ -138,14 +143,14 @@ class Kernel:
         """In a nursery, for a kernel that only rehearses: as if prepare() had run, without its lasting effects."""
         self._stdio.install()
         self.expect_descriptors()
-        self._is_hooked = True
+        self._has_environment = self._is_hooked = True
 
     def close(self) -> None:
         """A kernel that only rehearsed."""
         self._channel.close()
 
     def rehearse_cells(self, sources: Iterable[str]) -> None:
-        """In a nursery: run these as if a host had asked for them, without lasting effects."""
+        """In a nursery: runs these as if a host had requested them, without lasting effects."""
         before = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__
         main_module = sys.modules["__main__"]
         self._stdio.install()

@@ -77,7 +77,8 @@ def bundle_of_raw(data: Any) -> Bundle:
 
 
 def bundle_bound(bundle: Bundle) -> Bundle:
-    """Each form is bounded already; together they must still fit a frame. The largest go first, and it is said."""
+    """Each form is bounded already; together they must still fit a frame. The largest are left out first, and the
+    bundle names them."""
     dropped = []
     while sum(map(_form_size, bundle.values())) > BUNDLE_MAX_BYTES:
         largest = max(bundle, key=lambda mime: _form_size(bundle[mime]))

@@ -1,7 +1,7 @@
 """The nursery: imports modules once, and is forked for each kernel.
 
-`python3 -m glovebox_kernel.nursery MODULE,MODULE… [light]`, started by a supervisor (src/spawn/supervisor.h).
-Descriptor 3 is the maker's socket, 4 the pipe for answers, 5 the library guest/nursery/spawn.c. It never runs a user's
+`python3 -m glovebox_kernel.nursery MODULE,…,NAME=VALUE,… [light]`, started by a supervisor (src/spawn/supervisor.h); the
+variables are in its environment already, and in that of its kernels. Descriptor 3 is the maker's socket, 4 the pipe for answers, 5 the library guest/nursery/spawn.c. It never runs a user's
 code, and ends when the maker's socket does.
 """
 
@@ -25,6 +25,7 @@ from glovebox_kernel.trim import memory_keep, memory_trim
 
 CHANNEL_FDS = 3, 4  # of a kernel; in a nursery they are the maker's, and only the library uses them
 LIBRARY_FD = 5
+_FOR_IMPORTS = "MALLOC_CONF", "JE_ARROW_MALLOC_CONF"  # variables of a nursery alone (src/box/seal/nursery_stage.c)
 _PYTHON = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
 
 
@@ -85,13 +86,21 @@ def _prepare(library: ctypes.PyDLL, snapshot: CowSnapshot, own_path: list[str], 
     forked = ForkedKernel(_make_kernel(), library, own_path, on_idle)
     memory_keep()  # kernels trim when they are idle
     forked.rehearse_fork()
-    if is_light:
-        forked.prepare()
+    forked.prepare()
     sys.path_importer_cache.clear()  # a kernel has another path, and reads the directories again
     gc.collect()
     memory_trim()
     gc.freeze()
     return forked
+
+
+def _restore_environment(given: dict[str, str]) -> None:
+    """That of a box, without what the imports needed and what they added."""
+    for name in set(os.environ) - (set(given) - set(_FOR_IMPORTS)):
+        del os.environ[name]
+    for name, value in given.items():
+        if os.environ.get(name, value) != value:
+            os.environ[name] = value
 
 
 def main() -> None:
@@ -101,10 +110,13 @@ def main() -> None:
     snapshot = CowSnapshot(library)
     if (code := library.spawn_open()) < 0:
         sys.exit(f"nursery: {os.strerror(-code)}")
-    names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
+    words = sys.argv[1].replace(",", " ").split() if len(sys.argv) > 1 else []
+    names = [] if is_light else [word for word in words if "=" not in word]
     if not is_light:
         importlib.import_module("glovebox_kernel.sleep")  # only kernels of sessions need it
+    given = dict(os.environ)
     failed = kernel.preload(names)
+    _restore_environment(given)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
     forked = _prepare(library, snapshot, own_path, is_light)
     if threads := _other_threads():

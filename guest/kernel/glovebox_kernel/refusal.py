@@ -1,14 +1,14 @@
-"""Why a request is not done."""
+"""The exception for a request that is refused."""
 
 from __future__ import annotations
 
 
 class RequestError(Exception):
-    """A request that lacks something, or asks for what does not exist."""
+    """The request lacks a member, or names something that does not exist."""
 
 
 class HeldBack(Exception):
-    """The kernel cannot sleep. `held`: what stands in the way, each with context, name, type and why."""
+    """The kernel cannot sleep. `held`: the variables that prevent it, each with context, name, type and reason."""
 
     def __init__(self, held: list[dict[str, str]]) -> None:
         super().__init__("what is held in " + ", ".join(entry["name"] for entry in held[:10]) + " cannot be saved")

@@ -1,4 +1,4 @@
-"""What must not repeat after a fork: random numbers, temporary names, time-based ids."""
+"""Reseeds what must not repeat after a fork: random numbers, temporary names, time-based ids."""
 
 from __future__ import annotations
 

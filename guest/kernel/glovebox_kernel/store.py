@@ -22,7 +22,7 @@ _COLUMNS_MAX = 2000
 
 
 class StoreError(Exception):
-    """save() or load() could not do what was asked."""
+    """save() or load() failed."""
 
 
 def save(df: Any, name: str) -> str:

@@ -39,7 +39,7 @@ class VaultError(Exception):
 
 
 class _CheckedStream(io.RawIOBase):
-    """Writes to a descriptor, from where it stands, and counts the checksum along."""
+    """Writes to a descriptor at its position, and computes the checksum."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

@@ -1,4 +1,5 @@
-/* One box's directories: made with their limits, read, removed. Killing is in cgroup_kill.c. */
+/* The directories of one box: creating them with their limits, reading, removing. cgroup_kill.c kills their
+ * processes. */
 #include "box/cgroup/cgroup.h"
 
 #include <dirent.h>
@@ -27,7 +28,7 @@ enum { OWN_PROCESSES = 2, CPU_PERIOD_US = 100000, DEPTH_MAX = 8 };
 
 #define SWAPPINESS "memory.swappiness"
 
-/* Of v1: what waits in TCP and UDP sockets is not part of its memory limit. */
+/* v1: bytes that wait in TCP and UDP sockets do not count for its memory limit. */
 #define SOCKETS "memory.kmem.tcp.limit_in_bytes"
 
 /* Every file that is written, in the order that the kernel demands (memsw may never be below the plain limit). */
@@ -65,7 +66,8 @@ static const struct knob {
 /* New groups take the swappiness of the group above, which is ours too. */
 static bool inherits_swappiness;
 
-/* Has a new group the wanted value already? The period is the kernel's own, the same for all: one look is enough. */
+/* True if a new group has the wanted value already. The default period is the same for all groups, so it is read
+ * once. */
 static bool is_set(const struct knob *knob, int dir_fd) {
         static uint64_t period_us;
         if (inherits_swappiness && strcmp(knob->file, SWAPPINESS) == 0)
@@ -283,7 +285,8 @@ static int create_for_account(const struct cgroup_host *host, const char *name, 
                                     : 0;
 }
 
-/* Opens or makes what each controller needs. dirs[] holds what was made: on failure exactly that is undone. */
+/* Opens or creates the directory of each controller. dirs[] holds the created ones: on failure exactly those are
+ * removed. */
 static int create_in(const struct cgroup_host *host, const char *name, const struct limits *limits, bool weaker,
                      int dirs[static CGROUP_PLACES], struct cgroup *cgroup, struct err *err) {
         if (create_in_v2(host, name, dirs, err) < 0)
@@ -344,8 +347,7 @@ static int open_group(const struct cgroup *cgroup, size_t place) {
         return cgroup_file_open_dir(AT_FDCWD, path);
 }
 
-/* Does this controller have a v1 directory of its own to enter? Several may share one: then the first one stands for
- * it. */
+/* True if this controller has a v1 directory to enter. If several share one directory, only the first one has it. */
 static bool is_entered_apart(const struct cgroup_host *host, size_t index) {
         return host->usable[index] && directory_of(host, index) == index;
 }
@@ -372,7 +374,7 @@ int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err) {
         return 0;
 }
 
-/* Contents of files that were read or written once and that the kernel drops as soon as memory is short: these do not
+/* Page cache of files that were read or written once. The kernel drops it as soon as memory is short, so it does not
  * count as used. At most `most`. */
 static uint64_t read_reclaimable(int memory_fd, bool v2, uint64_t most) {
         uint64_t bytes = 0;
@@ -381,8 +383,8 @@ static uint64_t read_reclaimable(int memory_fd, bool v2, uint64_t most) {
         return bytes < most ? bytes : most;
 }
 
-/* One limit depends on another (memory.limit_in_bytes and memory.memsw.limit_in_bytes): which one must be written first
- * depends on the direction. So what was refused is tried once more when the others are written. */
+/* One limit depends on another (memory.limit_in_bytes and memory.memsw.limit_in_bytes), and which must be written first
+ * depends on the direction of the change. So a refused value is written again after the others. */
 int cgroup_change_limits(const struct cgroup *cgroup, const struct limits *limits, struct err *err) {
         if (!cgroup->host)
                 return err_set(err, ERR_UNSUPPORTED, "the box has no control group");
@@ -466,7 +468,8 @@ static void remove_below(int dir_fd, int depth) {
         (void) closedir(dir);
 }
 
-/* Removes one hierarchy's directory. The kernel says EBUSY for a moment after the last process died, so this retries:
+/* Removes one hierarchy's directory. The kernel returns EBUSY for a moment after the last process died, so this
+ * retries:
  * 50 µs, doubling up to 12.8 ms, two to three seconds in all. */
 static int remove_directory(const char *path, bool patient) {
         for (long sleep_us = 50, rounds = 0;; rounds++) {
@@ -535,7 +538,7 @@ int cgroup_destroy(struct cgroup *cgroup, struct err *err) {
         struct err ignored;
         int code = remove_all(cgroup->host, cgroup->name, false, &ignored);
         if (code < 0) {
-                /* What cannot be killed is not waited for either. */
+                /* Does not wait for processes that cannot be killed. */
                 bool hopeless = cgroup_kill(cgroup, &ignored) < 0 && ignored.code == ERR_REFUSED;
                 code = remove_all(cgroup->host, cgroup->name, !hopeless, err);
         }

@@ -1,5 +1,5 @@
 /* The small files of a control group: one open, one read or write, one close; relative to a directory, without stdio,
- * since a box's start pays for each of them. Return 0 (or what is said) or -errno. */
+ * since a box's start pays for each of them. Return 0 (or the value described) or -errno. */
 #pragma once
 
 #include <stddef.h>

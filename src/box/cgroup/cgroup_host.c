@@ -1,8 +1,9 @@
-/* Which control groups this process may create boxes in. Reads and asks for access; changes nothing.
+/* Finds the control groups in which this process may create boxes. It reads files and checks access; it changes
+ * nothing.
  *
  * For each hierarchy there are two places to try: its root as visible here, and the own group. A process that may write
  * to the root (the superuser on a host, or in a container with a cgroup namespace) works there; one whose service
- * manager delegated a group to its user works in that one. Access is asked of the kernel, never derived from the uid,
+ * manager delegated a group to its user works in that one. The kernel is queried for access; the uid does not decide,
  * since root inside a user namespace is an ordinary user here. */
 #include "box/cgroup/cgroup.h"
 
@@ -27,7 +28,7 @@ static const char *const controller_names[CGROUP_CONTROLLERS] = {
         [CGROUP_CPU] = "cpu",
 };
 
-/* What the kernel says about one hierarchy. */
+/* The facts about one hierarchy. */
 struct hierarchy {
         bool mounted;
         struct cgroup_mount mount;
@@ -49,28 +50,28 @@ bool cgroup_host_in_v2(const struct cgroup_host *host, enum cgroup_controller co
         return host->parent[V2][0] && strcmp(host->parent[controller], host->parent[V2]) == 0;
 }
 
-static bool may(const char *dir, const char *file, int mode) {
+static bool may_access(const char *dir, const char *file, int mode) {
         char path[CGROUP_PATH_MAX + 64];
         (void) snprintf(path, sizeof(path), "%s%s%s", dir, *file ? "/" : "", file);
         return faccessat(AT_FDCWD, path, mode, AT_EACCESS) == 0;
 }
 
-static bool lists(const char *dir, const char *file, const char *word) {
+static bool file_lists_word(const char *dir, const char *file, const char *word) {
         char path[CGROUP_PATH_MAX + 64], text[512];
         (void) snprintf(path, sizeof(path), "%s/%s", dir, file);
         return cgroup_file_read(AT_FDCWD, path, text, sizeof(text)) >= 0 && cgroup_text_has_word(text, word);
 }
 
-/* May directories be made in base/relative, or in the deepest part of it that exists? */
+/* True if directories can be created in base/relative, or in the deepest part of it that exists. */
 static bool may_create(const char *base, const char *relative, char ret_parent[static CGROUP_PATH_MAX]) {
         char path[CGROUP_PATH_MAX];
         int size = snprintf(path, sizeof(path), "%s/%s", base, relative);
         if (size < 0 || (size_t) size >= sizeof(path))
                 return false;
         memcpy(ret_parent, path, (size_t) size + 1);
-        while (!may(path, "", F_OK) && strlen(path) > strlen(base))
+        while (!may_access(path, "", F_OK) && strlen(path) > strlen(base))
                 *strrchr(path, '/') = '\0';
-        return may(path, "", W_OK | X_OK);
+        return may_access(path, "", W_OK | X_OK);
 }
 
 static bool look_at_v1(struct cgroup_host *host, size_t place, const struct hierarchy *at) {
@@ -85,20 +86,21 @@ static bool look_at_v1(struct cgroup_host *host, size_t place, const struct hier
         return false;
 }
 
-/* Can this controller be had in base/relative: is it handed down already, or may we hand it down? */
+/* True if this controller can be used in base/relative: it is enabled there already, or we may enable it. */
 static bool v2_offers(const char *base, const char *parent, const char *controller) {
-        if (!lists(base, "cgroup.subtree_control", controller) &&
-            !(lists(base, "cgroup.controllers", controller) && may(base, "cgroup.subtree_control", W_OK)))
+        if (!file_lists_word(base, "cgroup.subtree_control", controller) &&
+            !(file_lists_word(base, "cgroup.controllers", controller) &&
+              may_access(base, "cgroup.subtree_control", W_OK)))
                 return false;
-        return !may(parent, "", F_OK) || lists(parent, "cgroup.subtree_control", controller) ||
-               may(parent, "cgroup.subtree_control", W_OK);
+        return !may_access(parent, "", F_OK) || file_lists_word(parent, "cgroup.subtree_control", controller) ||
+               may_access(parent, "cgroup.subtree_control", W_OK);
 }
 
 /* Putting a process from our group into another needs write access to cgroup.procs of the group that holds both. */
 static bool v2_may_move(const struct hierarchy *at, const char *parent) {
         char common[CGROUP_PATH_MAX];
         cgroup_text_common(at->own[0] ? at->own : at->mount.point, parent, common);
-        return may(common, "cgroup.procs", W_OK);
+        return may_access(common, "cgroup.procs", W_OK);
 }
 
 static bool kernel_has_cgroup_kill(void) {
@@ -151,7 +153,7 @@ static void list_missing(const struct cgroup_host *host, char *ret_text, size_t 
                 }
 }
 
-/* Who we are to the host: inside a user namespace of our own geteuid() says 0. */
+/* The user id on the host: inside a user namespace of our own geteuid() returns 0. */
 static unsigned host_uid(void) {
         char text[256];
         unsigned inside, outside, uid = geteuid();
@@ -223,29 +225,39 @@ static void find_hierarchy(const char *mountinfo, const char *proc_cgroup, const
                 ret->own[0] = '\0';
 }
 
-void cgroup_host_look(struct cgroup_host *host) {
-        *host = (struct cgroup_host) { .kind = CGROUP_NONE };
+/* The directory below which the groups of boxes are made. */
+static bool read_parent(struct cgroup_host *host) {
         const char *relative = getenv("GLOVEBOX_CGROUP_PARENT");
         if (relative && *relative && !cgroup_text_is_relative(relative)) {
                 (void) snprintf(host->why_not, sizeof(host->why_not),
                                 "GLOVEBOX_CGROUP_PARENT is not a plain relative "
                                 "path: name a directory below the control group's root, such as glovebox");
-                return;
+                return false;
         }
         (void) snprintf(host->relative, sizeof(host->relative), "%s", relative && *relative ? relative : "glovebox");
+        return true;
+}
+
+static enum cgroup_host_kind kind_of(const struct hierarchy at[static V2 + 1]) {
+        bool any_v1 = false;
+        for (size_t c = 0; c < CGROUP_CONTROLLERS; c++)
+                any_v1 |= at[c].mounted;
+        if (any_v1)
+                return at[V2].mounted ? CGROUP_HYBRID : CGROUP_V1;
+        return at[V2].mounted ? CGROUP_V2 : CGROUP_NONE;
+}
+
+void cgroup_host_look(struct cgroup_host *host) {
+        *host = (struct cgroup_host) { .kind = CGROUP_NONE };
+        if (!read_parent(host))
+                return;
         _cleanup_free_ char *mountinfo = read_proc("/proc/self/mountinfo");
         _cleanup_free_ char *proc_cgroup = read_proc("/proc/self/cgroup");
         struct hierarchy at[V2 + 1];
         for (size_t i = 0; i <= V2; i++)
                 find_hierarchy(mountinfo ? mountinfo : "", proc_cgroup ? proc_cgroup : "",
                                i < V2 ? controller_names[i] : NULL, &at[i]);
-        bool any_v1 = false;
-        for (size_t c = 0; c < CGROUP_CONTROLLERS; c++)
-                any_v1 |= at[c].mounted;
-        if (any_v1)
-                host->kind = at[V2].mounted ? CGROUP_HYBRID : CGROUP_V1;
-        else if (at[V2].mounted)
-                host->kind = CGROUP_V2;
+        host->kind = kind_of(at);
         for (size_t c = 0; c < CGROUP_CONTROLLERS; c++)
                 if (at[c].mounted)
                         host->usable[c] = look_at_v1(host, c, &at[c]);

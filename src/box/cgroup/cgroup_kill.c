@@ -1,9 +1,9 @@
 /* Killing a box.
  *
- * With a v2 tree one write of cgroup.kill does it, atomically against forks, and cgroup.events says when the last one
- * is gone. A v1 hierarchy has neither: there the list is read and everything on it killed until it stays empty, after
- * pids.max was set to 0 so that a fork bomb cannot outrun us. Both are done where there are both: a process that
- * entered the v1 groups without the v2 one dies too. */
+ * With a v2 tree one write to cgroup.kill kills all, atomically against forks, and cgroup.events reports the end of the
+ * last one. A v1 hierarchy has neither: pids.max is set to 0, so that a fork bomb cannot outrun the killing, and the
+ * listed processes are killed until the list stays empty. On a hybrid host both are done, so a process that entered the
+ * v1 groups without the v2 one dies too. */
 #include "box/cgroup/cgroup_kill.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ static int read_procs(int dir_fd, char *ret_text, size_t size) {
         return n;
 }
 
-static bool is_listed(const char *text, int pid) {
+static bool pid_is_listed(const char *text, int pid) {
         for (int other; cgroup_text_next_pid(&text, &other);)
                 if (other == pid)
                         return true;
@@ -64,14 +64,14 @@ int cgroup_kill_listed(int dir_fd) {
         /* If the pid is still on the list after its pidfd was opened, the pidfd refers to that process. */
         n = read_procs(dir_fd, text, sizeof(text));
         for (int i = 0; i < found; i++) {
-                if (n > 0 && pid_fds[i] >= 0 && is_listed(text, pids[i]))
+                if (n > 0 && pid_fds[i] >= 0 && pid_is_listed(text, pids[i]))
                         (void) syscall(SYS_pidfd_send_signal, pid_fds[i], SIGKILL, NULL, 0);
                 fd_close(&pid_fds[i]);
         }
         return n < 0 ? n : found;
 }
 
-/* A directory that was removed under us (ENODEV) or was never there is as empty as one can be. */
+/* A directory that was removed meanwhile (ENODEV), or never existed, counts as empty. */
 static bool is_gone(int code) {
         return code == -ENOENT || code == -ENODEV || code == -EBADF;
 }

@@ -1,4 +1,4 @@
-/* What a box has used, read again and again: the files stay open, so that a reading after each run costs three small
+/* Reads the resources that a box has used. The files stay open, so that a reading after each run costs three small
  * system calls and no lookup. */
 #pragma once
 
@@ -12,7 +12,8 @@ struct cgroup_meter {
 #define CGROUP_METER_NONE ((struct cgroup_meter) { .oom_fd = -1, .peak_fd = -1, .cpu_fd = -1 })
 
 void cgroup_meter_open(const struct cgroup *cgroup, struct cgroup_meter *ret_meter);
-/* The same for the groups that a process is in, of any maker. What is not visible here is not reported. */
+/* The same for the groups that a process is in, whoever made them. Groups that are not visible here are not
+ * reported. */
 void cgroup_meter_open_of(pid_t pid, struct cgroup_meter *ret_meter);
 void cgroup_meter_close(struct cgroup_meter *meter);
 

@@ -11,8 +11,8 @@
 #include "box/cgroup/cgroup_file.h"
 #include "box/cgroup/cgroup_text.h"
 
-/* Was the group given to us to arrange as we like? The real root of the tree (which alone has no cgroup.type) never
- * is: what runs there belongs to the machine. */
+/* True if the group is delegated to us. The real root of the tree, which alone has no cgroup.type, never is: the
+ * processes in it are the machine's. */
 static bool is_delegated(int dir_fd) {
         struct stat st;
         return fstat(dir_fd, &st) == 0 && st.st_uid == geteuid() && faccessat(dir_fd, "cgroup.type", F_OK, 0) == 0;

@@ -1,6 +1,6 @@
-/* Reading what the kernel writes about control groups: pure functions over text, so that every kind of host can be
- * tested on one. Nothing here touches the system. All return 0 or -errno: -ENOENT when the text does not say,
- * -ENAMETOOLONG when it does but the answer does not fit. */
+/* Parses the kernel's files about control groups: pure functions over text, so that every kind of host can be tested on
+ * one. They make no system calls. All return 0 or -errno: -ENOENT if the text does not have the answer, -ENAMETOOLONG
+ * if the answer does not fit. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@ enum { CGROUP_PATH_MAX = 512 };
 
 /* Where one hierarchy is mounted. */
 struct cgroup_mount {
-        char root[CGROUP_PATH_MAX];  /* which part of the hierarchy is shown there; "/" for all of it */
+        char root[CGROUP_PATH_MAX]; /* which part of the hierarchy is shown there; "/" for all of it */
         char point[CGROUP_PATH_MAX];
         bool read_only;
 };

@@ -18,5 +18,5 @@ int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, con
 /* Removes a file, and its directory if that is empty then. */
 void cleanup_remove_file(const char *path);
 
-/* Everything was cleaned up: the watchdog may go. Waits until it has. */
+/* Ends the watchdog after everything was cleaned up, and waits for its end. */
 void cleanup_watchdog_dismiss(struct cleanup_watchdog *watchdog);

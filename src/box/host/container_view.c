@@ -81,7 +81,7 @@ void container_view_open(void) {
         bool has_covers = container_view_has_covers();
         if (!has_covers && for_each(is_read_only_group, NULL) == 0)
                 return;
-        /* What the engine mounts later is to be seen here; what is mounted here is not to be seen there. */
+        /* Mounts that the engine makes later appear here; mounts made here do not appear there. */
         if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
                 return;
         (void) for_each(is_read_only_group, make_writable);

@@ -1,5 +1,5 @@
-/* What this host can do for a box: every ability with its state, in words, with what to do about it. Looking changes
- * nothing and needs no privilege; what can be tried for real is tried in a child process. */
+/* The host's abilities that matter for a box: each with its state, a description, and how to fix it. The probes change
+ * nothing and need no privilege; they try things out in child processes if possible. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,7 +27,7 @@ struct host_row {
 
 enum { HOST_ROWS_MAX = 40 };
 
-/* How far a child got towards being a box; see host_trial.h. */
+/* the result of a trial in a child process; see host_trial.h */
 struct host_trial {
         int step;
         int sys_errno;
@@ -43,7 +43,7 @@ struct host_report {
         size_t n_rows;
 };
 
-/* One row of the table of probes. The probe reads what is known so far and calls host_row_set. */
+/* One row of the table of probes. The probe may use the results of earlier probes, and calls host_row_set. */
 struct host_probe {
         const char *name;
         const char *title;
@@ -57,7 +57,7 @@ void host_look(struct host_report *ret_report, const struct host_probe *more, si
 /* How a container was recognised, or "". */
 void host_find_container(char ret_mark[static 64]);
 
-/* What a probe answers. `fix` must say what to do unless the state is HOST_YES. */
+/* Sets the result of a probe. `fix` must say what to do unless the state is HOST_YES. */
 void host_row_set(struct host_row *row, enum host_state state, const char *fix, const char *detail, ...)
         __attribute__((format(printf, 4, 5)));
 

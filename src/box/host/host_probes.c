@@ -1,4 +1,4 @@
-/* One function per ability. Each answers with a state, what was seen, and what to do. */
+/* One function per ability. Each reports a state, what it found, and what to do. */
 #include "box/host/host_probes.h"
 
 #include <errno.h>
@@ -124,7 +124,7 @@ static void probe_seccomp(const struct host_report *report, struct host_row *row
                              strerror(errno));
 }
 
-/* A call with nonsense arguments answers anything but ENOSYS when it exists. */
+/* A system call that exists returns another error than ENOSYS for invalid arguments. */
 static void probe_calls(const struct host_report *report, struct host_row *row) {
         static const struct {
                 const char *name;

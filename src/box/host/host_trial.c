@@ -27,7 +27,7 @@ struct trial_mount_attr {
         uint64_t attr_set, attr_clr, propagation, userns_fd;
 };
 
-static struct host_trial failed(enum host_trial_step step, int code) {
+static struct host_trial trial_failed(enum host_trial_step step, int code) {
         return (struct host_trial) { .step = (int) step, .sys_errno = code < 0 ? -code : errno };
 }
 
@@ -40,17 +40,17 @@ static void wait_for(pid_t pid) {
 static struct host_trial try_mounts(void) {
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
             mount("glovebox", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "size=64k") < 0)
-                return failed(TRIAL_MOUNTS, 0);
+                return trial_failed(TRIAL_MOUNTS, 0);
         if (mkdir("/tmp/proc", 0700) < 0 ||
             mount("proc", "/tmp/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-                return failed(TRIAL_PROC, 0);
+                return trial_failed(TRIAL_PROC, 0);
         return (struct host_trial) { .step = TRIAL_PASSED };
 }
 
 static struct host_trial try_in_child(uid_t uid, gid_t gid, int result_fd) {
         char map[64];
         if (unshare(CLONE_NEWUSER) < 0)
-                return failed(TRIAL_USER_NAMESPACE, 0);
+                return trial_failed(TRIAL_USER_NAMESPACE, 0);
         (void) cgroup_file_write(AT_FDCWD, "/proc/self/setgroups", "deny");
         (void) snprintf(map, sizeof(map), "0 %u 1", uid);
         int code = cgroup_file_write(AT_FDCWD, "/proc/self/uid_map", map);
@@ -58,12 +58,12 @@ static struct host_trial try_in_child(uid_t uid, gid_t gid, int result_fd) {
         if (code == 0)
                 code = cgroup_file_write(AT_FDCWD, "/proc/self/gid_map", map);
         if (code < 0)
-                return failed(TRIAL_ID_MAP, code);
+                return trial_failed(TRIAL_ID_MAP, code);
         if (unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP) < 0)
-                return failed(TRIAL_NAMESPACES, 0);
+                return trial_failed(TRIAL_NAMESPACES, 0);
         pid_t pid = fork();
         if (pid < 0)
-                return failed(TRIAL_NAMESPACES, 0);
+                return trial_failed(TRIAL_NAMESPACES, 0);
         if (pid == 0) {
                 struct host_trial result = try_mounts();
                 (void) fd_write_all(result_fd, &result, sizeof(result));
@@ -76,7 +76,7 @@ static struct host_trial try_in_child(uid_t uid, gid_t gid, int result_fd) {
 struct host_trial host_try_namespaces(void) {
         int pipe_fds[2];
         if (pipe2(pipe_fds, O_CLOEXEC) < 0)
-                return failed(TRIAL_FORK, 0);
+                return trial_failed(TRIAL_FORK, 0);
         uid_t uid = geteuid();
         gid_t gid = getegid();
         pid_t pid = fork();
@@ -85,14 +85,14 @@ struct host_trial host_try_namespaces(void) {
                 (void) fd_write_all(pipe_fds[1], &result, sizeof(result));
                 _exit(0);
         }
-        struct host_trial result = failed(TRIAL_FORK, pid < 0 ? 0 : -ETIMEDOUT);
+        struct host_trial result = trial_failed(TRIAL_FORK, pid < 0 ? 0 : -ETIMEDOUT);
         fd_close(&pipe_fds[1]);
         if (pid > 0) {
                 struct pollfd ready = { .fd = pipe_fds[0], .events = POLLIN };
                 if (poll(&ready, 1, TRIAL_WAIT_MS) <= 0)
                         (void) kill(pid, SIGKILL);
                 else if (fd_read_exactly(pipe_fds[0], &result, sizeof(result)) < 0)
-                        result = failed(TRIAL_FORK, -EIO);
+                        result = trial_failed(TRIAL_FORK, -EIO);
                 wait_for(pid);
         }
         fd_close(&pipe_fds[0]);

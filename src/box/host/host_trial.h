@@ -1,4 +1,4 @@
-/* Trying for real what a box needs, in child processes that leave nothing behind. */
+/* Tries what a box needs in child processes that leave nothing behind. */
 #pragma once
 
 #include "box/host/host.h"
@@ -17,8 +17,8 @@ enum host_trial_step {
 /* A child makes the namespaces of a box, a grandchild mounts in them. Bounded to a few seconds. */
 struct host_trial host_try_namespaces(void);
 
-/* Does this host refuse a new /proc, and nothing else that a box needs? Most containers do: parts of their /proc are
- * covered. Asked once for a process and those that it forks. */
+/* True if this host refuses a new /proc and nothing else that a box needs. Most containers do, because parts of their
+ * /proc are covered. Tried once for a process and those that it forks. */
 bool host_refuses_proc(void);
 
 /* Maps the owner of a detached view of `path`. 0 or -errno; needs the host's own superuser. */

@@ -76,20 +76,20 @@ static bool find_in_map(const char *path, uint64_t first, uint64_t wanted, uint6
         return false;
 }
 
-/* Is every id of our range known in this user namespace? In a container it often is not. */
+/* True if every id of our range is mapped in this user namespace. In a container it often is not. */
 static bool range_is_mapped(const char *path) {
         uint64_t outside;
         return find_in_map(path, IDENTITY_FIRST_UID, IDENTITY_COUNT, &outside);
 }
 
 bool identity_has_range(void) {
-        /* What is mapped once stays so. A child in a user namespace of its own does not ask. */
+        /* Mappings do not change, so the result is kept. A child in a user namespace of its own does not call this. */
         static bool is_known;
         is_known = is_known || (range_is_mapped("/proc/self/uid_map") && range_is_mapped("/proc/self/gid_map"));
         return is_known;
 }
 
-/* Are all ids that boxes with users need known in this user namespace? */
+/* True if all ids that boxes with users need are mapped in this user namespace. */
 static bool users_are_mapped(const char *path) {
         uint64_t outside;
         return find_in_map(path, IDENTITY_USERS_UID, (uint64_t) IDENTITY_USERS_COUNT * BOX_IDS, &outside) &&
@@ -134,8 +134,8 @@ static int lease_byte(unsigned first, unsigned count, unsigned *behind_last, int
         _cleanup_fd_ int fd = open_lease_file(err);
         if (fd < 0)
                 return -1;
-        /* Start at a byte of its own, so that neighbours rarely try the same one; then behind the last one, so that a
-         * process with many boxes does not try all of theirs again for each. */
+        /* Each process starts at another byte, so that processes rarely try the same one; then it goes on behind the
+         * last one, so that a process with many boxes does not try its own bytes again. */
         unsigned start = *behind_last ? *behind_last : (unsigned) getpid() % count;
         for (unsigned i = 0; i < count; i++) {
                 unsigned n = (start + i) % count;

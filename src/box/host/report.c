@@ -25,7 +25,7 @@ static json_t *limits_of(const struct box_spec *spec, const struct cgroup_host *
         return object;
 }
 
-/* What a caller who did not ask for less would have been refused. */
+/* Features that are missing, and would be an error without --allow-weaker. */
 static json_t *weaker_of(const struct box_spec *spec, const struct cgroup_host *host) {
         static const char *const texts[CGROUP_CONTROLLERS] = {
                 [CGROUP_MEMORY] = "memory: no control group; only the address space of each process is bounded",

@@ -1,4 +1,4 @@
-/* The isolation report: what separates a box from the host, as it was enforced, for callers to read and to demand. */
+/* The isolation report: the enforced separation of a box from the host. Callers can read it, and demand a minimum. */
 #pragma once
 
 #include <jansson.h>

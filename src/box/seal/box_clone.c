@@ -51,7 +51,8 @@ static bool may_set_groups(void) {
         return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && strncmp(text, "allow", 5) == 0;
 }
 
-/* The parent's half of the sealing: ids. What we could not do to a child that is gone is only a consequence. */
+/* The parent's half of the sealing: ids. A failed operation on a dead child is only a consequence: the child reports
+ * the cause. */
 static int map_ids(const struct box_spec *spec, pid_t pid, bool drop_groups, struct err *err) {
         int code = drop_groups ? 0 : deny_setgroups(pid);
         unsigned below = spec->users ? BOX_UID : 0, count = spec->users ? BOX_IDS : 1;

@@ -1,4 +1,4 @@
-/* How a process moves itself into the groups of a box. */
+/* A process moves itself into the groups of a box. */
 #include "base/fd.h"
 #include "box/cgroup/cgroup.h"
 

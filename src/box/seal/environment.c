@@ -1,6 +1,7 @@
 #include "box/seal/environment.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static const char *const proxy_variables[] = {
         "HTTP_PROXY=" BOX_PROXY_URL, "HTTPS_PROXY=" BOX_PROXY_URL, "NO_PROXY=localhost,127.0.0.1,::1",
 };
 
-/* What an image has no say in: they describe the box, not the image. */
+/* Variables that an image cannot set: they describe the box, not the image. */
 static const char *const of_box[] = {
         "HOME",
         "USER",
@@ -137,15 +138,12 @@ char *environment_path(const struct image *image) {
         return text;
 }
 
-bool environment_add_image(const struct image *image, bool (*add_text)(void *to, const char *text), void *to) {
+/* Those that a box honours. */
+static bool environment_add_image(const struct image *image, struct list *list) {
         for (const char *at = image->env; *at; at += strlen(at) + 1)
-                if (!is_of_box(at) && !add_text(to, at))
+                if (!is_of_box(at) && !environment_add(list, strdup(at)))
                         return false;
         return true;
-}
-
-static bool add_copy(void *list, const char *text) {
-        return environment_add(list, strdup(text));
 }
 
 void environment_free(char **environment) {
@@ -175,7 +173,7 @@ char **environment_make(const struct image *image, const struct limits *limits, 
                 (void) snprintf(text, sizeof(text), "%s=%" PRIu64, thread_variables[i], processors);
                 good = environment_add(&list, strdup(text));
         }
-        good = good && environment_add_image(image, add_copy, &list) && environment_add(&list, environment_path(image));
+        good = good && environment_add_image(image, &list) && environment_add(&list, environment_path(image));
         good = good && environment_add(&list, make_python_path(image));
         for (size_t i = 0; good && has_network && i < ELEMENTS(proxy_variables); i++)
                 good = environment_add(&list, strdup(proxy_variables[i]));

@@ -1,8 +1,6 @@
 /* The environment of code in a box: a few variables it needs, then those of the caller; nothing of Glovebox's own. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/err.h"
 #include "box/limits.h"
 #include "image/image.h"
@@ -15,9 +13,6 @@
 char **environment_make(const struct image *image, const struct limits *limits, bool has_network, char *const *extra,
                         struct err *err);
 void environment_free(char **environment);
-
-/* The image's own variables that a box honours, one call for each; false as soon as `add_text` says so. */
-bool environment_add_image(const struct image *image, bool (*add_text)(void *to, const char *text), void *to);
 
 /* "PATH=...": the image's own, or BOX_PATH, with the directory of its Python. The caller frees it; NULL: no memory. */
 char *environment_path(const struct image *image);

@@ -92,7 +92,7 @@ static uint64_t rights_of_abi(int abi) {
         return rights;
 }
 
-static int allow(int ruleset_fd, const char *path, uint64_t rights) {
+static int landlock_allow_path(int ruleset_fd, const char *path, uint64_t rights) {
         _cleanup_fd_ int fd = open(path, O_PATH | O_CLOEXEC);
         if (fd < 0)
                 return -errno;
@@ -117,12 +117,12 @@ int landlock_restrict(const char *const *writable, size_t n_writable) {
         if (ruleset_fd < 0)
                 return -errno;
 
-        int code = allow(ruleset_fd, "/", FS_READ & attr.handled_access_fs);
+        int code = landlock_allow_path(ruleset_fd, "/", FS_READ & attr.handled_access_fs);
         for (size_t i = 0; code == 0 && i < n_writable; i++)
-                code = allow(ruleset_fd, writable[i], FS_WRITE & attr.handled_access_fs);
+                code = landlock_allow_path(ruleset_fd, writable[i], FS_WRITE & attr.handled_access_fs);
         for (size_t i = 0; code == 0 && i < ELEMENTS(devices); i++) {
-                code = allow(ruleset_fd, devices[i].path, devices[i].rights & attr.handled_access_fs);
-                if (code == -ENOENT) /* what a box lacks cannot be opened */
+                code = landlock_allow_path(ruleset_fd, devices[i].path, devices[i].rights & attr.handled_access_fs);
+                if (code == -ENOENT) /* a path that the box lacks cannot be opened */
                         code = 0;
         }
         if (code < 0)

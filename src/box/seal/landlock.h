@@ -1,11 +1,10 @@
-/* Landlock: a second wall behind the mount namespace. Reading below / as the image shows it, writing only where a box
- * may write; no abstract sockets and no signals out of the box. */
+/* Landlock: a second line of defence behind the mount namespace. It allows reading below /, and writing only where a
+ * box may write; it forbids abstract sockets and signals to processes outside of the box. */
 #pragma once
 
 #include <stddef.h>
 
-/* The ABI of this kernel, 0 when there is none (then doctor and the report say so), -errno if it cannot be
- * determined. */
+/* The ABI of this kernel; 0 if it has none (doctor and the report show that); -errno if it cannot be determined. */
 int landlock_abi(void);
 
 /* Builds the rule set over paths as seen now and restricts the calling process for good; writable is a list of

@@ -1,7 +1,6 @@
-/* What the maker and a nursery say to each other on one machine: orders over a SEQPACKET socket (base/fd_passing.h
- * carries the descriptors), answers over a pipe. The nursery runs code of an image: the maker believes nothing that
- * comes from it without a look, and takes no descriptor from it: closing one can block for as long as its creator
- * chose. */
+/* Messages between the maker and a nursery: orders over a SEQPACKET socket (base/fd_passing.h passes the descriptors),
+ * answers over a pipe. The nursery runs code of an image, so the maker checks everything that it sends, and takes no
+ * descriptor from it: closing one can block for as long as its creator chose. */
 #pragma once
 
 #include <stdbool.h>
@@ -30,14 +29,13 @@ enum nursery_fd {
 struct nursery_order {
         struct limits limits;
         bool has_memory_cgroup, has_pids_cgroup;
-        bool is_awaited; /* a caller waits for this kernel: it does nothing ahead of need */
-        bool mounts_follow; /* box/late_mounts.h: its last walls wait until its first request */
+        bool is_awaited; /* a caller waits for this kernel: it does no work in advance */
+        bool mounts_follow; /* box/late_mounts.h: Landlock and the last filter follow before its first request */
         uint32_t n_writable, n_environment, texts_size;
         char texts[NURSERY_TEXTS_MAX]; /* directories that may be written, then the environment; each ends with NUL */
 };
 
-/* The answer; or the only thing a nursery says unasked, once: that it is ready, or never
- * will. */
+/* The answer to an order; or the one report that a nursery sends by itself: that it is ready, or never will be. */
 struct nursery_answer {
         int32_t code; /* 0 or -errno */
         int32_t pid;  /* of the kernel, as the supervisor sees it */

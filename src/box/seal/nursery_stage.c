@@ -1,6 +1,6 @@
-/* A nursery imports untrusted code of an image, and holds one capability that it needs to put kernels into boxes. What
- * keeps it in its place: a user namespace that owns nothing but boxes, a view of the image like a box's, no network,
- * and a filter that leaves of that capability only setns. */
+/* A nursery imports untrusted code of an image, and holds one capability that it needs to put kernels into boxes. It is
+ * confined by a user namespace that owns nothing but boxes, a view of the image like a box's, no network, and a
+ * system-call filter that leaves of that capability only setns. */
 #include "box/seal/nursery_stage.h"
 
 #include <errno.h>
@@ -133,82 +133,41 @@ static int arrange_descriptors(const struct nursery_stage *nursery) {
         return syscall(SYS_close_range, REPORT_FD + 1, ~0u, 0) < 0 ? -errno : 0;
 }
 
-/* What kernels have unless their request asks for more: a light nursery saves them the change. It imports nothing that
- * would start as many threads as it is allowed. */
-static char **make_usual_environment(const struct nursery_stage *nursery, char *path) {
+/* What kernels have unless their request asks for more, so that they need not change it. A full nursery imports libraries
+ * that would start as many threads as they may, and a process with threads cannot be forked: it has one thread in every
+ * pool, and two variables more, which it removes after its imports (glovebox_kernel/nursery.py). */
+static char **make_usual_environment(const struct nursery_stage *nursery) {
         enum { VARIABLES_MAX = 8 };
-        char *extra[VARIABLES_MAX + 2] = { 0 }, variables[512], *rest = variables, *variable;
-        size_t n = 0;
-        (void) snprintf(variables, sizeof(variables), "%s", nursery->preload);
-        while (n < VARIABLES_MAX && (variable = strsep(&rest, ",")))
-                if (*variable)
-                        extra[n++] = variable;
-        extra[n] = path;
+        static char no_thread[] = "MALLOC_CONF=background_thread:false",
+                    no_arrow_thread[] = "JE_ARROW_MALLOC_CONF=background_thread:false";
+        const struct image *image = nursery->spec->image;
+        const char *own = environment_image_value(image, "PYTHONPATH=");
+        _cleanup_free_ char *words = strdup(nursery->preload);
+        char path[IMAGE_ENV_MAX + 512], *rest = words, *word, *extra[VARIABLES_MAX + 4] = { 0 };
+        struct limits limits = nursery->spec->limits;
         struct err err = { 0 };
-        return environment_make(nursery->spec->image, &nursery->spec->limits, false, extra, &err);
-}
-
-struct variables {
-        const char *texts[512];
-        size_t n;
-};
-
-/* What is there already counts: it must hold for a process that is forked. */
-static bool add_variable(void *to, const char *text) {
-        struct variables *variables = to;
-        size_t size = strcspn(text, "=") + 1;
-        for (size_t i = 0; i < variables->n; i++)
-                if (strncmp(variables->texts[i], text, size) == 0)
-                        return true;
-        if (variables->n + 1 < ELEMENTS(variables->texts))
-                variables->texts[variables->n++] = text;
-        return true;
+        size_t n = 0;
+        while (n < VARIABLES_MAX && (word = strsep(&rest, ",")))
+                if (strchr(word, '='))
+                        extra[n++] = word;
+        (void) snprintf(path, sizeof(path), "PYTHONPATH=" KERNEL_TREE "%s%s%s",
+                        image->has_layer ? ":" IMAGE_LAYER_PATH : "", own && *own ? ":" : "", own ? own : "");
+        extra[n++] = path;
+        if (!nursery->light) {
+                extra[n++] = no_thread;
+                extra[n++] = no_arrow_thread;
+                limits.cpu_thousandths = 1000;
+        }
+        return environment_make(image, &limits, false, extra, &err);
 }
 
 static int nursery_stage_execute(const struct nursery_stage *nursery) {
-        char path[IMAGE_ENV_MAX + 512];
-        const struct image *image = nursery->spec->image;
-        const char *own = environment_image_value(image, "PYTHONPATH=");
-        (void) snprintf(path, sizeof(path), "PYTHONPATH=" KERNEL_TREE "%s%s%s",
-                        image->has_layer ? ":" IMAGE_LAYER_PATH : "", own && *own ? ":" : "", own ? own : "");
-        char **usual = nursery->light ? make_usual_environment(nursery, path) : NULL;
-        if (nursery->light && !usual)
+        const char *const argv[] = { nursery->spec->image->python,    "-m", "glovebox_kernel.nursery", nursery->preload,
+                                     nursery->light ? "light" : NULL, NULL };
+        char **usual = make_usual_environment(nursery);
+        if (!usual)
                 return -ENOMEM;
-        /* One thread in every pool: a process with threads cannot be forked. */
-        static const char *const one_thread[] = {
-                ("HOME=" BOX_HOME),
-                "LANG=C.UTF-8",
-                "LC_ALL=C.UTF-8",
-                "TZ=UTC",
-                "USER=sandbox",
-                "MPLBACKEND=Agg",
-                "PYTHONUNBUFFERED=1",
-                "PYTHONDONTWRITEBYTECODE=1",
-                "OMP_NUM_THREADS=1",
-                "OPENBLAS_NUM_THREADS=1",
-                "MKL_NUM_THREADS=1",
-                "NUMEXPR_NUM_THREADS=1",
-                "ARROW_NUM_THREADS=1",
-                "POLARS_MAX_THREADS=1",
-                "RAYON_NUM_THREADS=1",
-                "VECLIB_MAXIMUM_THREADS=1",
-                "MALLOC_CONF=background_thread:false",
-                "JE_ARROW_MALLOC_CONF=background_thread:false",
-        };
-        struct variables variables = { .texts = { path, environment_path(image) }, .n = 2 };
-        if (!variables.texts[1])
-                return -ENOMEM;
-        for (size_t i = 0; i < ELEMENTS(one_thread); i++)
-                variables.texts[variables.n++] = one_thread[i];
-        (void) environment_add_image(image, add_variable, &variables);
-        const char *const argv[] = { image->python,
-                                     "-m",
-                                     "glovebox_kernel.nursery",
-                                     nursery->light ? "" : nursery->preload,
-                                     nursery->light ? "light" : NULL,
-                                     NULL };
-        (void) execve(argv[0], (char *const *) (uintptr_t) argv,
-                      usual ? usual : (char *const *) (uintptr_t) variables.texts);
+        (void) execve(argv[0], (char *const *) (uintptr_t) argv, usual);
         int code = -errno;
         environment_free(usual);
         return code;

@@ -1,4 +1,5 @@
-/* The nursery's stage: from the supervisor's clone to the exec of Python. See spawn/supervisor.h for who is who. */
+/* The nursery's stage: from the supervisor's clone to the exec of Python. spawn/supervisor.h describes the
+ * processes. */
 #pragma once
 
 #include "box/seal/stage.h"
@@ -10,7 +11,7 @@ struct nursery_stage {
         int answer_fd;               /* a pipe; becomes descriptor 4 */
         int library_fd;              /* sealed memfd with spawn.so; becomes descriptor 5 */
         bool light;                  /* its kernels live for one run */
-        const char *preload;         /* modules to import; if light, variables of its kernels; separated by commas */
+        const char *preload;         /* separated by commas: modules to import, and NAME=VALUE for its kernels */
 };
 
 /* Never returns: becomes Python, or reports through fds->sync_fd and exits. For a process that was cloned by the

@@ -20,7 +20,8 @@
 enum {
         SECUREBITS = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED |
                      SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,
-        /* Of a box with users: its root is root, and loses its capabilities when it becomes somebody else. */
+        /* For a box with users: its root has the usual meaning, and loses its capabilities when it changes to another
+         * user. */
         USERS_SECUREBITS = SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
                            SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,
         MAX_CAPABILITY = 63, /* what the kernel's two 32-bit words can hold */
@@ -28,7 +29,7 @@ enum {
 };
 #define OOM_SCORE_TEXT "500"
 
-/* Who one is, and whose files and processes one may handle. All are below 32. */
+/* Changing ids, and access to files and processes of other users. All are below 32. */
 #define BIT(cap) (1u << (cap))
 static const uint32_t users_capabilities =
         BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_FOWNER) | BIT(CAP_KILL) | BIT(CAP_SETGID) | BIT(CAP_SETUID);
@@ -148,8 +149,8 @@ int privilege_offer_to_oom(void) {
         return pwrite(fd, OOM_SCORE_TEXT, strlen(OOM_SCORE_TEXT), 0) < 0 ? -errno : 0;
 }
 
-/* Never raises what we have ourselves: that would need privileges, and the host's administrator meant it. */
-static int bound(unsigned resource, rlim_t soft, rlim_t hard) {
+/* Never raises a limit of our own: that would need privileges, and the host's administrator set it on purpose. */
+static int lower_rlimit(unsigned resource, rlim_t soft, rlim_t hard) {
         struct rlimit limit;
         if (getrlimit((__rlimit_resource_t) resource, &limit) < 0)
                 return -errno;
@@ -171,7 +172,7 @@ struct rlimit_row {
 static int set_rlimits(const struct rlimit_row *rows, size_t n_rows) {
         int code = 0;
         for (size_t i = 0; i < n_rows && code == 0; i++)
-                code = rows[i].wanted ? bound(rows[i].resource, rows[i].soft, rows[i].hard) : 0;
+                code = rows[i].wanted ? lower_rlimit(rows[i].resource, rows[i].soft, rows[i].hard) : 0;
         return code;
 }
 

@@ -1,5 +1,5 @@
-/* The view: what a box sees as its file system. Built in a private mount namespace on a small tmpfs, from trees that
- * the parent opened; every path below is relative to that new root. */
+/* The file system of a box. It is built in a private mount namespace on a small tmpfs, from trees that the parent
+ * opened; every path below is relative to that new root. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -69,7 +69,7 @@ int rootfs_root_at(struct stage *stage, const char *place, struct err *err) {
 
 int rootfs_root(struct stage *stage, struct err *err) {
         static const char place[] = "/tmp"; /* pivot_root wants a mount point: any directory that every host has */
-        /* Nothing that we mount may travel back to the host, nor the other way. */
+        /* Mounts must not propagate to the host, nor from the host to the box. */
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return err_sys(err, errno, "making the mounts private");
         int code = stage->spec->from_template ? attach_root(stage, stage->fds->template_fd, place, err)
@@ -79,8 +79,8 @@ int rootfs_root(struct stage *stage, struct err *err) {
         return fchdir(stage->root_fd) < 0 ? err_sys(err, errno, "entering the root of the box") : 0;
 }
 
-/* What code may ask of /etc, with nothing of the host in it. An imported image has an /etc of its own: there only who
- * is who, and where, is ours to say. */
+/* The files of /etc, without information about the host. An imported image has its own /etc: there we replace only
+ * users, groups, host name and hosts. */
 static const struct {
         const char *name;
         bool covers; /* the file of an imported image */
@@ -186,10 +186,10 @@ int rootfs_devices(struct stage *stage, struct err *err) {
         return code < 0 ? err_sys(err, -code, "making /dev/shm") : 0;
 }
 
-/* Shown read-only: a process in the box may look, never turn a knob. */
+/* Read-only: a process in the box may read these, and change no setting. */
 static const char *const proc_read_only[] = { "proc/sys", "proc/bus", "proc/fs", "proc/irq", "proc/sysrq-trigger" };
 
-/* Covered: they describe the host, or are ways into the kernel. */
+/* Covered: they describe the host, or are interfaces to the kernel that a box must not have. */
 static const char *const proc_covered[] = {
         "proc/kcore",         "proc/keys",        "proc/key-users",
         "proc/kmsg",          "proc/kallsyms",    "proc/interrupts",
@@ -229,18 +229,18 @@ int rootfs_proc(struct stage *stage, struct err *err) {
         return 0;
 }
 
-/* One more view of a thing of the box's, over a place of its /proc. What this kernel does not have is fine.
+/* Mounts a tree of the box over a path of its /proc. A path that this kernel lacks is skipped.
  *
  * The working directory is the root of the box here. Paths and one call in place of descriptors and five: this is done
  * some forty times for every box, and a /proc without a process yet holds no foreign link. */
-static int cover(const char *path, const char *with, unsigned long flags) {
+static int rootfs_cover(const char *path, const char *with, unsigned long flags) {
         return mount(with, path, NULL, MS_BIND | flags, NULL) == 0 || errno == ENOENT ? 0 : -errno;
 }
 
 /* The same directory over itself, read-only with everything below it. */
 static int cover_with_itself(const char *path) {
         struct mount_attr attributes = { .attr_set = MOUNT_ATTR_RDONLY };
-        int code = cover(path, path, MS_REC);
+        int code = rootfs_cover(path, path, MS_REC);
         if (code < 0 || sys_mount_setattr(AT_FDCWD, path, AT_RECURSIVE, &attributes) == 0 || errno == ENOENT)
                 return code;
         return -errno;
@@ -250,7 +250,7 @@ static int cover_with_itself(const char *path) {
  * others: a tmpfs for each would cost as much as all the rest of the step. */
 static int cover_with_nothing(const struct stage *stage, const char *path, const char **empty) {
         if (*empty)
-                return cover(path, *empty, 0);
+                return rootfs_cover(path, *empty, 0);
         if (faccessat(stage->root_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : -errno;
         int code = attach_tmpfs(stage, path, 4096, 2, 0555);
@@ -271,7 +271,7 @@ int rootfs_masks(struct stage *stage, struct err *err) {
                         return err_sys(err, -code, "making /%s read-only", proc_read_only[i]);
         }
         for (size_t i = 0; i < ELEMENTS(proc_covered); i++) {
-                int code = cover(proc_covered[i], "dev/null", 0);
+                int code = rootfs_cover(proc_covered[i], "dev/null", 0);
                 if (code < 0)
                         return err_sys(err, -code, "covering /%s", proc_covered[i]);
         }
@@ -303,8 +303,8 @@ static int link_python(const struct stage *stage) {
         return symlinkat(stage->spec->image->python, bin_fd, "python") < 0 ? -errno : 0;
 }
 
-/* Where a box that is ready can still be shown something (box/late_mounts.h). An image that has something else there
- * than a directory keeps it: its boxes are then made with their mounts. */
+/* The places at which mounts can be added to a ready box (box/late_mounts.h). If an image has something other than a
+ * directory there, it stays, and boxes are made with their mounts. */
 static void make_late_places(int root_fd) {
         static const char *const places[] = { BOX_DATA_DIR, BOX_CODE_DIR };
         for (size_t i = 0; i < ELEMENTS(places); i++) {
@@ -333,8 +333,8 @@ static int attach_workspace(const struct stage *stage) {
         return sys_move_mount(tree, "", stage->root_fd, "workspace", MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-/* A project's .sandbox leads to the sockets of its daemon. A box sees an empty directory in its place, and can neither
- * change where the links of the host lead nor put anything there for the host to find. */
+/* A project's .sandbox has links to the sockets of its daemon. A box sees an empty directory in its place, so it can
+ * neither change the host's links nor create files there. */
 static int cover_project_links(int root_fd, const char *shown) {
         char path[4096];
         if (snprintf(path, sizeof(path), "%s/" PROJECT_LINKS, shown + strspn(shown, "/")) >= (int) sizeof(path))
@@ -347,7 +347,7 @@ static int cover_project_links(int root_fd, const char *shown) {
         return empty < 0 ? empty : mount_point_put(empty, target);
 }
 
-/* Where results go is there from the start. A workspace that cannot be written to is the caller's choice. */
+/* Creates the directory for artifacts. A workspace that cannot be written to is the caller's choice. */
 static void make_artifacts(const struct stage *stage) {
         if (stage->spec->users) { /* it is the sandbox's own user's, as in every box */
                 (void) setfsgid(BOX_GID);
@@ -436,7 +436,7 @@ int rootfs_close(struct stage *stage, struct err *err) {
             chdir("/") < 0)
                 return err_sys(err, errno, "leaving the host's root");
         fd_close(&stage->root_fd);
-        /* The host is gone: "/" must be the root that was built. */
+        /* Checks that the host's root is detached: "/" must be the root that was built. */
         struct stat here, workspace;
         if (stat("/", &here) < 0 || stat(BOX_WORKSPACE, &workspace) < 0 || here.st_dev == workspace.st_dev)
                 return err_set(err, ERR_SYSTEM, "the new root is not the one that was built");

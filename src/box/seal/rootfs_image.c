@@ -1,9 +1,9 @@
 /* The image of a box: read-only trees and links at the top of its root.
  *
  * Other things are mounted below these trees: the home directory, the kernel's files in /opt/glovebox, the mounts of
- * the caller. An image need not have a directory there, and nothing can be made in a read-only tree. So a tree that
- * lacks a place that is needed is opened: its directory is made in the box's own root, and each of its entries is shown
- * in there by itself. That is repeated downward until the place can be made. */
+ * the caller. An image need not have a directory there, and nothing can be made in a read-only tree. So if a tree lacks
+ * a mount point, a directory in the box's own root replaces it, and each entry of the tree is mounted into that
+ * directory by itself. This is repeated downwards until the mount point can be created. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -47,24 +47,24 @@ static const char *path_below(const char *path, const char *directory) {
         return path + size + strspn(path + size, "/");
 }
 
-static void need(struct opening *opening, const char *path, bool is_ours) {
+static void opening_need(struct opening *opening, const char *path, bool is_ours) {
         if (opening->n_needs < NEEDED_MAX)
                 opening->needs[opening->n_needs++] = (struct need) { path, is_ours };
 }
 
 static void list_needs(struct opening *opening) {
         const struct box_spec *spec = opening->stage->spec;
-        need(opening, BOX_HOME, true);
+        opening_need(opening, BOX_HOME, true);
         if (*spec->image->python)
-                need(opening, BOX_EXTRA_PROGRAMS, true);
+                opening_need(opening, BOX_EXTRA_PROGRAMS, true);
         if (!spec->image->own_etc && !spec->users) {
-                need(opening, "/etc/passwd", true);
-                need(opening, "/etc/group", true);
+                opening_need(opening, "/etc/passwd", true);
+                opening_need(opening, "/etc/group", true);
         }
         for (size_t i = 0; i < spec->image->n_trees; i++)
-                need(opening, spec->image->trees[i].path, true);
+                opening_need(opening, spec->image->trees[i].path, true);
         for (size_t i = 0; i < spec->n_mounts; i++)
-                need(opening, spec->mounts[i].destination, false);
+                opening_need(opening, spec->mounts[i].destination, false);
 }
 
 static bool is_there(int fd, const char *path) {

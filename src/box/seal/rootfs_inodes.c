@@ -1,8 +1,8 @@
 /* Inodes of the box's own for /usr: an overlay of the image's, with nothing above it.
  *
- * Locks (flock, fcntl) belong to inodes. On files that the host and all boxes have in common they are a way to send
- * bits from box to box, and to hold up a program of the host that locks the same file. Files of an overlay have inodes
- * that no other mount has; their pages are still the ones in the host's cache. */
+ * Locks (flock, fcntl) belong to inodes. On files that the host and all boxes share, a box could use them to send bits
+ * to another box, or to block a program of the host that locks the same file. Files of an overlay have inodes that no
+ * other mount has; their pages are still the ones in the host's cache. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -42,8 +42,8 @@ static bool is_not_to_be_had(int code) {
                code == -EOPNOTSUPP;
 }
 
-/* Where there can be no overlay, the image's own inodes are shown. A refusal is the host's, and not an accident, if the
- * same question gets it again. */
+/* Without an overlay the image's own inodes are shown. A refusal counts as the host's if the same call is refused
+ * again. */
 int rootfs_inodes(struct stage *stage, struct err *err) {
         struct stat status;
         int code = lstat(TREE, &status) < 0 ? -errno : 0;

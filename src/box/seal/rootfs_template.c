@@ -22,7 +22,7 @@ int rootfs_template_copy(void) {
 /* Every box begins with a copy of the supervisor's mount namespace, which it then leaves. A template that is not
  * attached there is not copied that way. Only since Linux 6.15 can such a tree be copied at all: older kernels keep it
  * attached. */
-static void detach(void) {
+static void template_detach(void) {
         kept_fd = rootfs_template_copy();
         _cleanup_fd_ int copy = kept_fd < 0 ? -1 : rootfs_template_copy();
         if (copy >= 0)
@@ -32,7 +32,7 @@ static void detach(void) {
 }
 
 /* The file systems themselves, not only their mounts: then no mount of them, wherever it is, can be written to. */
-static int freeze(struct stage *stage, struct err *err) {
+static int template_freeze(struct stage *stage, struct err *err) {
         (void) stage;
         static const char *const made[] = { PLACE "/dev", PLACE };
         for (size_t i = 0; i < ELEMENTS(made); i++)
@@ -44,7 +44,7 @@ static int freeze(struct stage *stage, struct err *err) {
 int rootfs_template_make(const struct box_spec *spec, const struct stage_fds *fds, struct err *err) {
         struct stage stage = { .spec = spec, .fds = fds, .root_fd = -1, .self_fd = -1 };
         int (*const steps[])(struct stage *, struct err *) = { rootfs_image,      rootfs_etc,    rootfs_device_nodes,
-                                                               rootfs_processors, rootfs_places, freeze };
+                                                               rootfs_processors, rootfs_places, template_freeze };
         fd_close(&kept_fd);
         (void) umount2(PLACE, MNT_DETACH);
         if (mkdir(PLACE, 0755) < 0 && errno != EEXIST)
@@ -57,6 +57,6 @@ int rootfs_template_make(const struct box_spec *spec, const struct stage_fds *fd
                 (void) umount2(PLACE, MNT_DETACH);
                 return err_prefix(err, "the boxes' template");
         }
-        detach();
+        template_detach();
         return 0;
 }

@@ -1,6 +1,6 @@
-/* The template: what all boxes of one image see alike (the image's trees, /etc, the nodes of /dev, places to mount on),
- * built once by a supervisor and copied, mounts and not files, for each box. A box adds what is its own: /proc,
- * /dev/pts, what can be written.
+/* The template: the part of the file system that all boxes of one image share (the image's trees, /etc, the nodes of
+ * /dev, places to mount on), built once by a supervisor and copied, mounts and not files, for each box. A box adds its
+ * own parts: /proc, /dev/pts, writable directories.
  *
  * Its files are shared by all boxes that were made from it, as the image's own are. They are read-only: mounts and file
  * systems are read-only, and belong to a user namespace above the boxes'. */

@@ -5,8 +5,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int install(const struct sock_fprog *program) {
-        /* TSYNC: a wall around one thread of several is no wall. It answers with the thread that could not follow. */
+static int seccomp_install_program(const struct sock_fprog *program) {
+        /* TSYNC applies the filter to all threads: a filter on one of several threads would protect nothing. It returns
+         * the id of a thread that could not be changed. */
         long answer = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, program);
         if (answer < 0)
                 return -errno;
@@ -14,13 +15,13 @@ static int install(const struct sock_fprog *program) {
 }
 
 int seccomp_install(void) {
-        return install(&seccomp_program);
+        return seccomp_install_program(&seccomp_program);
 }
 
 int seccomp_install_early(void) {
-        return install(&seccomp_early_program);
+        return seccomp_install_program(&seccomp_early_program);
 }
 
 int seccomp_install_closing(void) {
-        return install(&seccomp_closing_program);
+        return seccomp_install_program(&seccomp_closing_program);
 }

@@ -16,7 +16,7 @@ extern const struct sock_fprog seccomp_early_program, seccomp_closing_program;
 /* SHA-256 of the program's bytes in hex, for the isolation report. */
 extern const char seccomp_program_sha256[65];
 
-/* Installs it on this process (which must have no_new_privs). After this the caller lives by its own rules. Returns 0
+/* Installs it on this process (which must have no_new_privs). The filter applies to the caller from here on. Returns 0
  * or -errno; usable between clone and exec. */
 int seccomp_install(void);
 

@@ -51,7 +51,7 @@ __attribute__((noreturn)) static void die(const char *what, const char *about) {
         exit(EXIT_FAILURE);
 }
 
-static size_t emit(unsigned code, uint32_t k, size_t if_true, size_t if_false) {
+static size_t emit_instruction(unsigned code, uint32_t k, size_t if_true, size_t if_false) {
         if (n_program == BPF_MAXINSNS || if_true > UINT8_MAX || if_false > UINT8_MAX)
                 die("the program is too large", "shorten a rule");
         program[n_program] = (struct sock_filter) { (uint16_t) code, (uint8_t) if_true, (uint8_t) if_false, k };
@@ -86,7 +86,7 @@ static struct {
 
 /* The small language that rules are written in. */
 static void seccomp_build_load(size_t offset) {
-        emit(BPF_LD | BPF_W | BPF_ABS, (uint32_t) offset, 0, 0);
+        emit_instruction(BPF_LD | BPF_W | BPF_ABS, (uint32_t) offset, 0, 0);
 }
 
 static void load_argument(size_t index) {
@@ -94,21 +94,21 @@ static void load_argument(size_t index) {
 }
 
 static void mask(uint32_t bits) {
-        emit(BPF_ALU | BPF_AND | BPF_K, bits, 0, 0);
+        emit_instruction(BPF_ALU | BPF_AND | BPF_K, bits, 0, 0);
 }
 
 static void seccomp_build_answer(uint32_t verdict) {
-        emit(BPF_RET | BPF_K, verdict, 0, 0);
+        emit_instruction(BPF_RET | BPF_K, verdict, 0, 0);
 }
 
 static void answer_if(unsigned comparison, uint32_t value, uint32_t verdict) {
-        size_t at = emit(BPF_JMP | comparison | BPF_K, value, 0, 0);
+        size_t at = emit_instruction(BPF_JMP | comparison | BPF_K, value, 0, 0);
         ways[at].when_true = find_leaf(verdict, -1) + 1;
 }
 
 /* What stands between begin and end is for one value only, and must answer. */
 static size_t begin_when(uint32_t value) {
-        return emit(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 0);
+        return emit_instruction(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 0);
 }
 
 static void end_when(size_t begin) {
@@ -208,7 +208,7 @@ static void rule_fchmodat(void) {
 /* The mode counts only when a file is made; otherwise it is whatever the register held. */
 static void rule_opening(size_t flags_argument) {
         load_argument(flags_argument);
-        emit(BPF_JMP | BPF_JSET | BPF_K, O_CREAT | (O_TMPFILE & ~O_DIRECTORY), 1, 0);
+        emit_instruction(BPF_JMP | BPF_JSET | BPF_K, O_CREAT | (O_TMPFILE & ~O_DIRECTORY), 1, 0);
         seccomp_build_answer(ALLOW);
         rule_mode(flags_argument + 1);
 }
@@ -286,7 +286,7 @@ static void rule_socket(void) {
         seccomp_build_answer(ERRNO(EPERM));
         end_when(family);
 
-        emit(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 1, 0); /* over the next comparison */
+        emit_instruction(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 1, 0); /* over the next comparison */
         family = begin_when(AF_INET6);
         rule_socket_internet();
         end_when(family);
@@ -377,7 +377,7 @@ static void emit_tree(const struct interval *intervals, size_t n) {
         size_t half = n / 2, at = n_program;
         if (n < 2 || half - 1 > UINT8_MAX)
                 die("the tree is too small, or too large for conditional jumps", "");
-        emit(BPF_JMP | BPF_JGE | BPF_K, intervals[half].first, half - 1, 0);
+        emit_instruction(BPF_JMP | BPF_JGE | BPF_K, intervals[half].first, half - 1, 0);
         ways[at].when_false = half == 1 ? find_leaf(intervals[0].verdict, intervals[0].rule) + 1 : 0;
         ways[at].when_true = n - half == 1 ? find_leaf(intervals[half].verdict, intervals[half].rule) + 1 : 0;
         if (half > 1)
@@ -395,7 +395,7 @@ static uint8_t distance(size_t from, size_t to) {
 static void emit_ways_to_rules(void) {
         for (size_t i = 0; i < n_leaves; i++)
                 if (leaves[i].rule >= 0)
-                        leaves[i].at = emit(BPF_JMP | BPF_JA, 0, 0, 0);
+                        leaves[i].at = emit_instruction(BPF_JMP | BPF_JA, 0, 0, 0);
 }
 
 static void emit_rules(void) {
@@ -425,7 +425,7 @@ static void begin_program(void) {
         n_program = n_leaves = 0;
         memset(ways, 0, sizeof(ways));
         seccomp_build_load(offsetof(struct seccomp_data, arch));
-        emit(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
+        emit_instruction(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
         seccomp_build_answer(SECCOMP_RET_KILL_PROCESS);
         seccomp_build_load(offsetof(struct seccomp_data, nr));
 #ifdef X32_BIT

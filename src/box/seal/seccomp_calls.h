@@ -95,7 +95,7 @@
         X(vfork) X(wait4) X(waitid) X(write) X(writev)
 
 #define SECCOMP_FORBIDDEN(X)                                                                                          \
-        /* Namespaces, mounts, roots: the walls of the box itself. */                                                 \
+        /* Namespaces, mounts, roots: the isolation of the box itself. */                                             \
         X(unshare) X(setns) X(mount) X(umount2) X(pivot_root) X(chroot) X(open_tree) X(move_mount) X(fsopen)          \
         X(fsconfig) X(fsmount) X(fspick) X(mount_setattr)                                                             \
         /* Files by handle: they walk around the mount namespace. */                                                  \

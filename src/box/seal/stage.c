@@ -151,8 +151,8 @@ static int step_cgroup_namespace(struct stage *stage, struct err *err) {
 
 /* A process with capabilities here can undo the mounts that were attached with capabilities here (seen: a read-only
  * mount was made writable again). The mount namespace belongs to this user namespace. From a second one, below it, no
- * capability reaches back: nothing can be mounted, changed or unmounted any more. Nor can the mounts be copied to where
- * one could: there is no further mount namespace to be had. */
+ * capability reaches back: nothing can be mounted, changed or unmounted any more. Nor can the mounts be copied to
+ * another mount namespace: none can be created any more. */
 static int step_lock_mounts(struct stage *stage, struct err *err) {
         /* At the beginning: the kernel ignores what is written anywhere else. */
         if (!stage->spec->without_proc && pwrite(stage->mount_bound_fd, "0", 1, 0) != 1)
@@ -202,7 +202,7 @@ static int step_landlock(struct stage *stage, struct err *err) {
         return code < 0 ? err_sys(err, -code, "restricting file access with Landlock") : 0;
 }
 
-/* Nothing stays open but the agent's socket, the agent itself, and the way to report a failure. */
+/* Closes all descriptors but the agent's socket, the agent itself, and the one to report a failure. */
 static int step_descriptors(struct stage *stage, struct err *err) {
         enum { ABOVE = 6 }; /* the numbers that are placed; a higher one could be above the limit of open files */
         static int keep[3];
@@ -248,7 +248,7 @@ static int step_become_agent(struct stage *stage, struct err *err) {
 static const struct {
         const char *name;
         int (*run)(struct stage *stage, struct err *err);
-        const char *reason; /* why it stands where it stands */
+        const char *reason; /* the reason for its place in the order */
 } steps[] = {
         { "detach", step_detach, "first: the terminal of the caller is given up before anything is built" },
         { "identity", step_identity, "all below is made by the box's own user, never by root" },

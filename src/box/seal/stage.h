@@ -7,7 +7,7 @@
 
 enum { STAGE_DEVICES = 6 };
 
-#define STAGE_EMPTY "/dev/empty" /* a directory of the box's own that is and stays empty */
+#define STAGE_EMPTY "/dev/empty" /* a directory of the box's own that stays empty */
 
 /* Descriptors that the parent opened for the child. */
 struct stage_fds {
@@ -20,7 +20,7 @@ struct stage_fds {
         int device_fds[STAGE_DEVICES];
 };
 
-/* Opens the image's trees and the devices, all else is -1; the caller closes them whatever the result. */
+/* Opens the image's trees and the devices; all other descriptors are -1. The caller closes them in any case. */
 int stage_fds_open_view(const struct box_spec *spec, struct stage_fds *ret_fds, struct err *err);
 void stage_fds_close(struct stage_fds *fds);
 
@@ -32,7 +32,7 @@ struct stage {
         bool has_memory_cgroup; /* else resource limits must do */
         bool has_pids_cgroup;
         int root_fd; /* the new root while it is being built */
-        int mount_bound_fd; /* how many mount namespaces there may be, while that is not said for good */
+        int mount_bound_fd; /* the limit of mount namespaces, until it is set finally */
         int self_fd; /* of a box without /proc: /proc/self as the host has it, until descriptors are closed; else -1 */
 };
 

@@ -32,7 +32,7 @@ int tree_clone(int fd, bool writable) {
         return clone_with(fd, &attributes);
 }
 
-/* How ids on disk are those of a box. */
+/* The mapping of ids on disk to ids of a box. */
 struct mapping {
         uid_t owner_uid, box_uid;
         gid_t owner_gid, box_gid;

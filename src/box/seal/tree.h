@@ -30,7 +30,7 @@ int tree_clone_served(int fd, bool writable, uid_t box_uid, gid_t box_gid);
  * directories of Glovebox's own. */
 int tree_clone_for_users(int fd, uid_t box_uid, gid_t box_gid, uid_t disk_id);
 
-/* Says why tree_clone_owned answered -code, and what to do. Returns -1. */
+/* Fills err with the reason for -code of tree_clone_owned, and what to do. Returns -1. */
 int tree_explain(int code, const char *source, struct err *err);
 
 /* A device node of the host, checked to be the character device that it should be. */

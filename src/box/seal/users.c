@@ -152,8 +152,8 @@ bool users_has_etc_file(const char *name) {
         return false;
 }
 
-/* Has `text` a line with the same name, or the same number in its third field? */
-static bool is_listed(const char *text, const char *line) {
+/* True if `text` has a line with the same name, or with the same number in its third field. */
+static bool has_user_line(const char *text, const char *line) {
         size_t name_size = strcspn(line, ":");
         const char *second = strchr(line, ':'), *number = second ? strchr(second + 1, ':') : NULL;
         size_t number_size = number ? strcspn(number + 1, ":") : 0;
@@ -173,7 +173,7 @@ static bool is_listed(const char *text, const char *line) {
 static int append_others(int fd, const char *ours, char *theirs) {
         int code = 0;
         for (char *line; code == 0 && (line = strsep(&theirs, "\n"));) {
-                if (!strchr(line, ':') || *line == '+' || *line == '-' || is_listed(ours, line))
+                if (!strchr(line, ':') || *line == '+' || *line == '-' || has_user_line(ours, line))
                         continue;
                 code = fd_write_all(fd, line, strlen(line));
                 if (code == 0)
@@ -196,8 +196,8 @@ static int write_etc_file(int etc_fd, size_t i) {
         return code < 0 || !theirs ? code : append_others(fd, etc_files[i].text, theirs);
 }
 
-/* What programs that manage users look for, where the image has none: what a new home holds, and that root may do what
- * it asks for (chfn, chpasswd, su). */
+/* Files that programs for managing users need, if the image lacks them: the skeleton of a home directory, and PAM rules
+ * that allow root everything (chfn, chpasswd, su). */
 static int make_missing(int etc_fd) {
         static const char policy[] = "auth sufficient pam_rootok.so\nauth required pam_deny.so\n"
                                      "account required pam_permit.so\npassword required pam_unix.so\n"
@@ -240,8 +240,17 @@ static void map_parent(pid_t parent, int go_fd) {
         _exit(code < 0 ? -code : 0);
 }
 
+/* 0 if the child that maps the users did so; else -errno. */
+static int wait_for_maps(pid_t child) {
+        pid_t ended;
+        int status = 0;
+        while ((ended = waitpid(child, &status, 0)) < 0 && errno == EINTR)
+                ;
+        return ended == child && WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+}
+
 int users_lock(struct stage *stage, struct err *err) {
-        int ends[2], status = 0;
+        int ends[2];
         /* Before the namespace, which takes them over as bounds of all its users. */
         int code = privilege_set_user_rlimits(&stage->spec->limits, stage->has_pids_cgroup);
         if (code < 0)
@@ -262,10 +271,8 @@ int users_lock(struct stage *stage, struct err *err) {
         if (code == 0)
                 code = fd_write_all(go_fd, "g", 1);
         fd_close(&go_fd); /* without a byte, the child ends */
-        pid_t ended;
-        while ((ended = waitpid(child, &status, 0)) < 0 && errno == EINTR)
-                ;
-        if (code == 0 && (ended != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0))
-                code = ended == child && WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+        const int mapped = wait_for_maps(child);
+        if (code == 0)
+                code = mapped;
         return code < 0 ? err_sys(err, -code, "mapping the users of the box") : 0;
 }

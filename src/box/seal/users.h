@@ -1,9 +1,9 @@
-/* A box with users (spec.users): what is different about it between clone and exec.
+/* A box with users (spec.users): the differences of its sealing.
  *
  * Ids 0 to 65535 exist in it, and its root may switch between them and manage their files. On the host they are ids
- * that no other box and no user has: root of the box is nobody outside. Root has what a box of one user has, and beside
- * it six capabilities in the namespace of the box, which owns neither mounts nor a network; and places of a private
- * layer that it may write to. */
+ * that no other box and no user has, so root of the box has no rights outside. Root has the rights of a box with one
+ * user, six capabilities in the namespace of the box, which owns neither mounts nor a network, and a private layer that
+ * it may write to. */
 #pragma once
 
 #include "base/err.h"

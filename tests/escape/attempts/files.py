@@ -134,7 +134,7 @@ def map_image() -> None:
     blocked(refused(action, "map for writing"))
 
 
-@attempt("files", "write to private pages by ptrace-like means", promise="R17", weak="-: the known holes are mended")
+@attempt("files", "write to private pages by ptrace-like means", promise="R17", weak="-: the known holes are fixed")
 def dirty_cow() -> None:
     # /proc/self/mem forces writes into private mappings; the page cache must stay as it is.
     import mmap

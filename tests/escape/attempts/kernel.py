@@ -1,4 +1,4 @@
-"""The kernel's surface: calls and socket families that code in a box has no use for and that history fears."""
+"""The kernel's attack surface: calls and socket families that code in a box does not need and that had holes before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""proc, sys, dev and what they tell: the host's state, its devices, its name."""
+"""/proc, /sys, /dev and what they reveal: the host's state, its devices, its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The official Python client, second generation: speaks the newest revision."""
+"""The official Python client, second generation: uses the newest revision."""
 
 from __future__ import annotations
 

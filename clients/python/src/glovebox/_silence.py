@@ -1,4 +1,4 @@
-"""Looking at a socket without waiting."""
+"""Checks a socket without blocking."""
 
 from __future__ import annotations
 

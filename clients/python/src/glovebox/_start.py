@@ -1,4 +1,4 @@
-"""Finding the program and starting the daemon, once, however many threads ask for it."""
+"""Finds the program and starts the daemon, once, even if several threads need it."""
 
 from __future__ import annotations
 

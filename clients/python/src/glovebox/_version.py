@@ -1,3 +1,3 @@
-"""The version of this package: that of the program that it speaks to."""
+"""The version of this package: that of the program that it connects to."""
 
 VERSION = "0.1.0"

@@ -30,7 +30,7 @@ def absolute(path: PathLike) -> str:
 
 
 def is_outside(path: str) -> bool:
-    """Whether the daemon does not reach it: it knows the workspace, by the names that it has in a box."""
+    """True if the daemon cannot reach the path: it reaches only the workspace, by its names in a box."""
     return path.startswith("/") and not (path + "/").startswith(("/workspace/", "/session/", "/sandbox/", "/work/"))
 
 

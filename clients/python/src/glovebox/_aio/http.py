@@ -47,7 +47,7 @@ class AsyncHttpConnection:
         try:
             await self.stream.send(data)
         except (BrokenPipeError, ConnectionResetError):
-            return  # it may have refused and hung up: its answer says why
+            return  # it may have refused and closed the connection: its answer has the reason
         except OSError as error:
             raise ConnectionLostError(_lost(error)) from error
 

@@ -73,7 +73,7 @@ class AsyncConnection:
         try:
             await self.stream.send(data)
         except OSError as error:
-            # The daemon may have refused and hung up while we were sending: its answer says why.
+            # The daemon may have refused and closed the connection while we were sending: its answer has the reason.
             if not isinstance(error, (BrokenPipeError, ConnectionResetError)):
                 raise ConnectionLostError(_lost(error)) from error
 

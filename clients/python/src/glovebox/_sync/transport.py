@@ -1,5 +1,5 @@
 # Generated from _aio/transport.py by tools/generate_sync.py: change that one.
-"""What both ways to the daemon can do: one request, one run with its messages, a file in, a file out."""
+"""The interface of both transports: one request, one run with its messages, a file in, a file out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import io
 # A message of a run: what it is ("start", "stdout", "stderr", "display", "result"), the number of the event it belongs
 # to (0: none), whether the event ends with it, and its content.
 Message = tuple[str, int, bool, Any]
-# What only looks may be asked again when the connection breaks: a daemon that ends hangs up.
+# Requests that only read are retried if the connection breaks, because a daemon that ends closes it.
 LOOKING = frozenset(("session.show", "session.list", "file.list", "file.stat", "artifact.list", "status"))
 RETURN_S = 15.0  # how long a daemon that was there and is gone is waited for
 

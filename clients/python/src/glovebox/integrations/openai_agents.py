@@ -127,7 +127,7 @@ class GloveboxSandboxSession(BaseSandboxSession):  # type: ignore[misc,unused-ig
         return io.BytesIO(content)
 
     async def hydrate_workspace(self, data: io.IOBase) -> None:
-        """Unpacks in the box: an archive that is not what it says can harm nothing but this sandbox."""
+        """Unpacks in the box: a malicious archive can harm only this sandbox."""
         root = self.state.manifest.root
         archive = _archive_path()
         try:
