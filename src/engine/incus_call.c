@@ -11,9 +11,9 @@
 
 #define REMOTE_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
-/* Of this host, unless the operator named another: never whatever the client has been switched to. */
+/* The server of this host, unless the operator named another; never the client's current default. */
 const char *incus_remote(const struct engine_settings *settings) {
         return *settings->incus_remote ? settings->incus_remote : "local";
 }
@@ -38,7 +38,7 @@ static int check_remote(const struct engine_settings *settings, struct err *err)
                        "INCUS_REMOTE is \"%.60s\", which is no name of a remote: \"incus remote list\" has them", name);
 }
 
-/* What the client says, without its own word before it. */
+/* The client's error message, without its prefix. */
 static const char *words_of(const struct program_answer *answer) {
         const char *at = strstr(answer->words, "Error: ");
         return at ? at + strlen("Error: ") : *answer->words ? answer->words : "it failed and did not say why";
@@ -123,7 +123,7 @@ const char *incus_text(json_t *json, const char *group, const char *key) {
         return text ? text : "";
 }
 
-/* In the server's own words. */
+/* Passes on the server's message. */
 static int refuse_vm(const struct engine_settings *settings, struct err *err) {
         json_t *warnings, *warning;
         size_t i;
@@ -180,7 +180,7 @@ int incus_probe(const struct engine_settings *settings, bool is_vm, char *ret_ve
         return 0;
 }
 
-/* No profile is used: whatever is in it would come along. Only where the root lies is the same as in the default one. */
+/* No profile is used, as its devices and settings would apply. Only the pool of the root disk is the default profile's. */
 int incus_find_pool(const struct engine_settings *settings, char *ret_pool, size_t room, struct err *err) {
         json_t *json, *device;
         const char *name, *pool = "";
@@ -210,7 +210,7 @@ int incus_init(const struct engine_settings *settings, const char *name, const c
         if (!input)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         (void) snprintf(place, sizeof(place), "%s:%s", incus_remote(settings), name);
-        /* Without a remote of its own the image is the server's. */
+        /* An image without a remote is the server's own. */
         (void) snprintf(source, sizeof(source), "%s%s%s", strchr(image, ':') ? "" : incus_remote(settings),
                         strchr(image, ':') ? "" : ":", image);
         const char *const tail[] = { "--", source, place };

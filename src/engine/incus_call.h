@@ -15,14 +15,14 @@
 #define INCUS_OWNER_KEY "user.glovebox.owner"
 
 enum {
-        INCUS_SHORT_MS = 10000,   /* for questions */
+        INCUS_SHORT_MS = 10000,   /* for queries */
         INCUS_CREATE_MS = 120000, /* a storage pool without snapshots copies the image */
         INCUS_START_MS = 60000,
         INCUS_REMOVE_MS = 60000,
         INCUS_NAME_ROOM = 200,
 };
 
-/* Of this host, unless the operator named another: never whatever the client has been switched to. */
+/* The server of this host, unless the operator named another; never the client's current default. */
 const char *incus_remote(const struct engine_settings *settings);
 
 /* 0 with the answer of a call that succeeded. ERR_NOT_FOUND where the server has no such thing, ERR_GONE where a server
@@ -39,7 +39,7 @@ int incus_query_instance(const struct engine_settings *settings, const char *wha
 /* json[group][key], or "". */
 const char *incus_text(json_t *json, const char *group, const char *key);
 
-/* Is the server there, and can it make such instances? In its own words if not. What it says of itself; its version. */
+/* Checks that the server answers and can make such instances; else the error has its message. */
 int incus_look(const struct engine_settings *settings, bool is_vm, json_t **ret_json, struct err *err);
 int incus_probe(const struct engine_settings *settings, bool is_vm, char *ret_version, size_t room, struct err *err);
 

@@ -18,32 +18,32 @@ enum {
         INSTANCE_PROCESSES = 100, /* of the Glovebox in it, beside the session's */
 };
 
-/* What an instance has beside the memory of its session: the Glovebox in it, and the guest's kernel and services. */
+/* Memory of an instance beside that of its session: for the Glovebox in it, and the guest's kernel and services. */
 #define INSTANCE_OVERHEAD_BYTES (256 * MIB)
 #define INSTANCE_VM_OVERHEAD_BYTES (768 * MIB)
 
-/* Where our files are in it. */
+/* Paths of Glovebox's files in the instance. */
 #define INSTANCE_RUNTIME "/opt/glovebox-runtime"
 #define INSTANCE_PROGRAM INSTANCE_RUNTIME "/glovebox"
 #define INSTANCE_SOCKET "/run/glovebox.sock"
 #define INSTANCE_DATA "/var/lib/glovebox"
 
-/* Sent to a helper as it is: no pointers. */
+/* Sent to a helper as bytes, so it holds no pointers. */
 struct instance_order {
         char engine[ENGINE_NAME_MAX];
         char name[INSTANCE_NAME_MAX];
         char owner[16]; /* of all instances of one data directory */
         char image[ENGINE_IMAGE_MAX + 1];
-        char marker[1100]; /* a file of the session's that says that its instance was made; "": there is no session */
+        char marker[1100]; /* file of the session, written when its instance exists; "": no session */
         struct limits limits;
 };
 
-/* What is put into it. */
+/* Files that are copied into it. */
 struct instance_files {
         const char *program, *kernel_dir;
 };
 
-/* The words of a command; texts are copied into `room`. */
+/* A command; its texts may lie in the arrays behind it. */
 struct instance_command {
         const char *argv[INSTANCE_ARGUMENTS_MAX];
         char place[256], kernel[400];
@@ -52,11 +52,11 @@ struct instance_command {
 struct instance_engine {
         const char *name;
 
-        /* Makes it, with our files in it, and starts it. One of this name is removed before. */
+        /* Makes it, copies the files, and starts it. Removes an existing one of this name first. */
         int (*make)(const struct engine_settings *settings, const struct instance_order *order,
                     const struct instance_files *files, struct err *err);
 
-        /* It is to be there: starts it if it has stopped. ERR_NOT_FOUND, ERR_GONE when the server does not answer. */
+        /* Starts an existing one if it has stopped. ERR_NOT_FOUND; ERR_GONE if the server does not answer. */
         int (*revive)(const struct engine_settings *settings, const struct instance_order *order, struct err *err);
 
         /* The program whose standard input and output are a channel to the Glovebox in it (stdio_channel.h). */
@@ -64,12 +64,13 @@ struct instance_engine {
                         const struct instance_files *files, struct instance_command *ret_command);
 };
 
-/* Is a box of this engine in an instance with a Glovebox of its own? Asks nobody (but see incus_is_far). */
+/* True if a box of this engine is in an instance with a Glovebox of its own. Sends no request, except as incus_is_far
+ * says. */
 bool instance_is_meant(const struct engine_settings *settings, const char *engine);
 
-/* NULL: there is none. */
+/* NULL if there is none. */
 const struct instance_engine *instance_engine_find(const char *engine);
 
-/* Tells of all instances of this owner. */
+/* Calls `each` with every instance of this owner. */
 int instance_list(const struct engine_settings *settings, const char *owner,
                   void (*each)(const char *name, void *context), void *context, struct err *err);

@@ -23,34 +23,35 @@ enum {
 
 #define KERNEL_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-/* ---- what it is made of ---- */
+/* ---- configuration ---- */
 
 static const char *kernel_name(const struct instance_files *files) {
         const char *slash = strrchr(files->kernel_dir, '/');
         return slash ? slash + 1 : files->kernel_dir;
 }
 
-static void set(json_t *config, const char *key, uint64_t value, const char *unit) {
+static void config_set_number(json_t *config, const char *key, uint64_t value, const char *unit) {
         char text[64];
         (void) snprintf(text, sizeof(text), "%" PRIu64 "%s", value, unit);
         (void) json_object_set_new(config, key, json_string(text));
 }
 
-static json_t *config_of(const struct instance_order *order, const struct instance_files *files, bool is_vm) {
+static json_t *instance_config(const struct instance_order *order, const struct instance_files *files, bool is_vm) {
         char raw[1024];
         uint64_t cpus = order->limits.cpu_thousandths;
         json_t *config = json_pack("{s:s, s:s, s:s, s:s}", INCUS_OWNER_KEY, order->owner, INSTANCE_INCUS_KEY,
                                    *order->marker ? "session" : "run", "boot.autostart", "false", "security.guestapi",
                                    is_vm ? "true" : "false");
-        set(config, "limits.memory",
-            order->limits.memory_bytes + (is_vm ? INSTANCE_VM_OVERHEAD_BYTES : INSTANCE_OVERHEAD_BYTES), "B");
+        config_set_number(config, "limits.memory",
+                          order->limits.memory_bytes + (is_vm ? INSTANCE_VM_OVERHEAD_BYTES : INSTANCE_OVERHEAD_BYTES),
+                          "B");
         if (is_vm) {
-                set(config, "limits.cpu", limits_processors(&order->limits), "");
+                config_set_number(config, "limits.cpu", limits_processors(&order->limits), "");
                 (void) json_object_set_new(config, "security.secureboot", json_string("false"));
                 return config;
         }
-        set(config, "limits.processes", order->limits.pids + INSTANCE_PROCESSES, "");
-        set(config, "limits.cpu.allowance", cpus / 10 + 20, "ms/100ms"); /* 0.2 for the Glovebox in it */
+        config_set_number(config, "limits.processes", order->limits.pids + INSTANCE_PROCESSES, "");
+        config_set_number(config, "limits.cpu.allowance", cpus / 10 + 20, "ms/100ms"); /* 0.2 for the Glovebox in it */
         (void) snprintf(raw, sizeof(raw),
                         "lxc.init.cmd = " INSTANCE_PROGRAM
                         " serve --engine native --pool 0 --stock 0 --socket " INSTANCE_SOCKET "\n"
@@ -70,7 +71,7 @@ static json_t *config_of(const struct instance_order *order, const struct instan
         return config;
 }
 
-/* Our program is for one kind of processor. */
+/* The program that is copied was built for one kind of processor. */
 static int check_server(const struct engine_settings *settings, bool is_vm, struct err *err) {
         struct utsname here;
         json_t *json;
@@ -88,8 +89,8 @@ static int check_server(const struct engine_settings *settings, bool is_vm, stru
                 incus_remote(settings), there, here.machine);
 }
 
-static int push(const struct engine_settings *settings, const struct instance_order *order,
-                const struct instance_files *files, struct err *err) {
+static int push_files(const struct engine_settings *settings, const struct instance_order *order,
+                      const struct instance_files *files, struct err *err) {
         char program[INCUS_NAME_ROOM + 64], runtime[INCUS_NAME_ROOM + 64];
         struct program_answer answer;
         const char *name = kernel_name(files);
@@ -119,9 +120,9 @@ static int push(const struct engine_settings *settings, const struct instance_or
         return 0;
 }
 
-/* ---- containers elsewhere ---- */
+/* ---- containers on other hosts ---- */
 
-/* The server may be at it still, and refuses to remove it then. */
+/* Retries: the server refuses to remove an instance that it is still making. */
 static int remove_half_made(const struct engine_settings *settings, const char *name, struct err *err) {
         uint64_t deadline_ms = loop_now_ms() + INCUS_CREATE_MS;
         while (incus_remove(settings, name, err) < 0) {
@@ -132,15 +133,15 @@ static int remove_half_made(const struct engine_settings *settings, const char *
         return 0;
 }
 
-static int create(const struct engine_settings *settings, const struct instance_order *order,
-                  const struct instance_files *files, bool is_vm, struct err *err) {
+static int create_instance(const struct engine_settings *settings, const struct instance_order *order,
+                           const struct instance_files *files, bool is_vm, struct err *err) {
         char pool[128];
         if (check_server(settings, is_vm, err) < 0 || incus_find_pool(settings, pool, sizeof(pool), err) < 0)
                 return -1;
-        json_t *described = json_pack("{s:o, s:{s:{s:s, s:s, s:s}}}", "config", config_of(order, files, is_vm),
+        json_t *described = json_pack("{s:o, s:{s:{s:s, s:s, s:s}}}", "config", instance_config(order, files, is_vm),
                                       "devices", "root", "type", "disk", "path", "/", "pool", pool);
         int code = incus_init(settings, order->name, order->image, is_vm, json_incref(described), err);
-        if (code < 0 && err->code == ERR_EXISTS) { /* half made for a helper that died */
+        if (code < 0 && err->code == ERR_EXISTS) { /* left half made by a helper that died */
                 code = remove_half_made(settings, order->name, err);
                 if (code == 0)
                         code = incus_init(settings, order->name, order->image, is_vm, json_incref(described), err);
@@ -149,22 +150,22 @@ static int create(const struct engine_settings *settings, const struct instance_
         return code;
 }
 
-static void undo(const struct engine_settings *settings, const struct instance_order *order) {
+static void remove_made(const struct engine_settings *settings, const struct instance_order *order) {
         struct err ignored;
         (void) incus_remove(settings, order->name, &ignored);
 }
 
 static int container_make(const struct engine_settings *settings, const struct instance_order *order,
                           const struct instance_files *files, struct err *err) {
-        if (create(settings, order, files, false, err) < 0)
+        if (create_instance(settings, order, files, false, err) < 0)
                 return -1;
-        if (push(settings, order, files, err) == 0 && incus_start(settings, order->name, err) == 0)
+        if (push_files(settings, order, files, err) == 0 && incus_start(settings, order->name, err) == 0)
                 return 0;
-        undo(settings, order);
+        remove_made(settings, order);
         return -1;
 }
 
-/* ---- any ---- */
+/* ---- containers and virtual machines ---- */
 
 static int start_if_stopped(const struct engine_settings *settings, const struct instance_order *order,
                             struct err *err) {
@@ -181,8 +182,8 @@ static int start_if_stopped(const struct engine_settings *settings, const struct
         return code;
 }
 
-static void say(struct instance_command *command, const struct engine_settings *settings,
-                const struct instance_order *order, const char *const *words, size_t n_words) {
+static void fill_command(struct instance_command *command, const struct engine_settings *settings,
+                         const struct instance_order *order, const char *const *words, size_t n_words) {
         static const char *const head[] = { "incus", "exec", "--force-noninteractive" };
         size_t n = 0;
         (void) snprintf(command->place, sizeof(command->place), "%s:%s", incus_remote(settings), order->name);
@@ -199,7 +200,7 @@ static void container_channel(const struct engine_settings *settings, const stru
                               const struct instance_files *files, struct instance_command *ret_command) {
         static const char *const words[] = { INSTANCE_PROGRAM, "stdio-channel", INSTANCE_SOCKET };
         (void) files;
-        say(ret_command, settings, order, words, ELEMENTS(words));
+        fill_command(ret_command, settings, order, words, ELEMENTS(words));
 }
 
 int instance_incus_list(const struct engine_settings *settings, const char *owner,
@@ -221,13 +222,13 @@ int instance_incus_list(const struct engine_settings *settings, const char *owne
 
 /* ---- virtual machines ---- */
 
-/* Its image boots, and the agent of Incus in it answers. */
+/* Waits until the image has booted and the agent of Incus in it answers. */
 static int await_agent(const struct engine_settings *settings, const struct instance_order *order, struct err *err) {
         static const char *const words[] = { "true" };
         uint64_t deadline_ms = loop_now_ms() + BOOT_MS;
         struct instance_command command;
         struct program_answer answer;
-        say(&command, settings, order, words, ELEMENTS(words));
+        fill_command(&command, settings, order, words, ELEMENTS(words));
         while (incus_call(settings, "waiting for a virtual machine", command.argv, NULL, INCUS_SHORT_MS, &answer, err) <
                0) {
                 if (loop_now_ms() >= deadline_ms)
@@ -241,12 +242,12 @@ static int await_agent(const struct engine_settings *settings, const struct inst
 
 static int vm_make(const struct engine_settings *settings, const struct instance_order *order,
                    const struct instance_files *files, struct err *err) {
-        if (create(settings, order, files, true, err) < 0)
+        if (create_instance(settings, order, files, true, err) < 0)
                 return -1;
         if (incus_start(settings, order->name, err) == 0 && await_agent(settings, order, err) == 0 &&
-            push(settings, order, files, err) == 0)
+            push_files(settings, order, files, err) == 0)
                 return 0;
-        undo(settings, order);
+        remove_made(settings, order);
         return -1;
 }
 
@@ -254,7 +255,7 @@ static int vm_revive(const struct engine_settings *settings, const struct instan
         return start_if_stopped(settings, order, err) < 0 ? -1 : await_agent(settings, order, err);
 }
 
-/* Nothing of ours runs there before the first channel, nor after the guest was started again. */
+/* The channel starts the daemon: after a boot of the guest it does not run. */
 static void vm_channel(const struct engine_settings *settings, const struct instance_order *order,
                        const struct instance_files *files, struct instance_command *ret_command) {
         (void) snprintf(ret_command->kernel, sizeof(ret_command->kernel), "GLOVEBOX_KERNEL_DIR=" INSTANCE_RUNTIME "/%s",
@@ -267,7 +268,7 @@ static void vm_channel(const struct engine_settings *settings, const struct inst
                                       "stdio-channel",
                                       INSTANCE_SOCKET,
                                       "start" };
-        say(ret_command, settings, order, words, ELEMENTS(words));
+        fill_command(ret_command, settings, order, words, ELEMENTS(words));
 }
 
 const struct instance_engine instance_incus_container = {

@@ -5,7 +5,7 @@
 
 extern const struct instance_engine instance_incus_container, instance_incus_vm;
 
-/* Its label: the value says for whom, the key that it is no box of incus.c. */
+/* Label of an instance: "session" or "run". The boxes of incus.c do not have this key. */
 #define INSTANCE_INCUS_KEY "user.glovebox.instance"
 
 int instance_incus_list(const struct engine_settings *settings, const char *owner,

@@ -1,4 +1,4 @@
-/* The helper as the daemon sees it. */
+/* The daemon's side of the helper. */
 #include "engine/instance_link.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ void instance_link_serve_if_asked(int argc, char **argv) {
                 instance_link_run(&settings, orders_fd);
 }
 
-/* Where the client of Incus finds its configuration and its server. */
+/* Variables that lead the client of Incus to its configuration and its server. */
 static void take_environment(struct instance_link_settings *settings) {
         static const char *const names[] = { "PATH",          "HOME",        "USER",       "INCUS_CONF", "INCUS_DIR",
                                              "INCUS_PROJECT", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY",   "TMPDIR" };

@@ -19,6 +19,6 @@ void instance_link_serve_if_asked(int argc, char **argv);
 int instance_link_start(const struct engine_settings *settings, const char *kernel_dir, const char *owner,
                         struct helper_program *ret_helper, struct err *err);
 
-/* Asks for a connection; *ret_fd is nonblocking, and may be written to at once. */
+/* Requests a connection. *ret_fd is nonblocking and can be written to at once. */
 int instance_link_connect(const struct helper_program *helper, const struct instance_order *order, int *ret_fd,
                           struct err *err);

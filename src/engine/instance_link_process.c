@@ -45,7 +45,7 @@ struct link {
         int marker_fd; /* -1: an instance without a session */
 };
 
-/* The program that leads into the instance. */
+/* The program that connects to the instance. */
 struct channel {
         pid_t pid;
         int in_fd, out_fd, words_fd;
@@ -53,7 +53,7 @@ struct channel {
 
 /* ---- refusals ---- */
 
-_Noreturn static void refuse(const struct link *link, const struct err *why) {
+_Noreturn static void link_refuse(const struct link *link, const struct err *why) {
         json_t *answer = json_pack("{s:b, s:{s:s, s:s}}", "ok", 0, "error", "code", err_code_name(why->code), "message",
                                    why->message);
         _cleanup_free_ char *text = answer ? json_dumps(answer, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
@@ -91,7 +91,7 @@ static int lock_marker(struct link *link, struct err *err) {
         return 0;
 }
 
-/* It names the server that the instance is on. */
+/* The marker contains the name of the server that has the instance. */
 static int check_made(const struct link *link, bool *ret_is_made, struct err *err) {
         char server[300];
         ssize_t n = link->marker_fd < 0 ? 0 : pread(link->marker_fd, server, sizeof(server) - 1, 0);
@@ -120,7 +120,7 @@ static int make_instance(const struct link *link, struct err *err) {
 
 /* ---- the program ---- */
 
-_Noreturn static void become(const char *const *argv, int in_fd, int out_fd, int words_fd) {
+_Noreturn static void become_program(const char *const *argv, int in_fd, int out_fd, int words_fd) {
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void) signal(SIGPIPE, SIG_DFL);
         if (dup2(in_fd, 0) == 0 && dup2(out_fd, 1) == 1 && dup2(words_fd, 2) == 2 &&
@@ -137,7 +137,7 @@ static int open_channel(const struct link *link, struct channel *ret_channel, st
         link->engine->channel(link->settings, &link->order, &link->files, &command);
         pid_t pid = fork();
         if (pid == 0)
-                become(command.argv, in[0], out[1], words[1]);
+                become_program(command.argv, in[0], out[1], words[1]);
         fd_close(&in[0]);
         fd_close(&out[1]);
         fd_close(&words[1]);
@@ -145,7 +145,7 @@ static int open_channel(const struct link *link, struct channel *ret_channel, st
         return pid < 0 ? err_sys(err, errno, "starting %s", command.argv[0]) : 0;
 }
 
-/* In one line, as far as it goes. */
+/* Error output of the program so far, as one line. */
 static void read_words(const struct channel *channel, char ret_words[static WORDS_MAX]) {
         (void) fd_set_nonblocking(channel->words_fd);
         ssize_t n = read(channel->words_fd, ret_words, WORDS_MAX - 1);
@@ -165,7 +165,7 @@ static void end_channel(struct channel *channel) {
         fd_close(&channel->words_fd);
 }
 
-/* Its first line. What else comes in its place is not Glovebox. */
+/* Waits for the greeting. Any other first line is not from Glovebox. */
 static int await_greeting(const struct channel *channel, struct err *err) {
         static const char greeting[] = STDIO_CHANNEL_GREETING;
         uint64_t deadline_ms = loop_now_ms() + GREETING_MS;
@@ -179,7 +179,7 @@ static int await_greeting(const struct channel *channel, struct err *err) {
                 if (poll(&polled, 1, (int) (deadline_ms - now_ms)) != 1)
                         continue;
                 if (read(channel->out_fd, &byte, 1) != 1 || byte != greeting[n++]) {
-                        (void) poll(NULL, 0, LOCK_PAUSE_MS); /* its words may come a moment later */
+                        (void) poll(NULL, 0, LOCK_PAUSE_MS); /* its error output may arrive a moment later */
                         read_words(channel, words);
                         return err_set(err, ERR_GONE, "the instance does not answer: %s", words);
                 }
@@ -207,8 +207,8 @@ static int explain_gone(const struct link *link, struct err *err) {
                        link->order.name, incus_remote(link->settings));
 }
 
-/* An instance that exists is asked at once. Only if it does not answer, the server is asked about it. */
-static int reach(struct link *link, struct channel *ret_channel, struct err *err) {
+/* Connects to an existing instance at once, and queries the server only if the instance does not answer. */
+static int reach_instance(struct link *link, struct channel *ret_channel, struct err *err) {
         bool is_made;
         if (lock_marker(link, err) < 0 || check_made(link, &is_made, err) < 0 ||
             (!is_made && make_instance(link, err) < 0))
@@ -228,8 +228,8 @@ _Noreturn static void serve_link(struct link *link) {
         process_title_set("instance", link->order.name);
         if (!link->engine)
                 (void) err_set(&err, ERR_SYSTEM, "there are no instances of the engine %.15s", link->order.engine);
-        if (!link->engine || reach(link, &channel, &err) < 0)
-                refuse(link, &err);
+        if (!link->engine || reach_instance(link, &channel, &err) < 0)
+                link_refuse(link, &err);
         fd_close(&link->marker_fd);
         stream_join((struct stream_end) { link->local_fd, link->local_fd },
                     (struct stream_end) { channel.out_fd, channel.in_fd });

@@ -30,7 +30,7 @@ static int try_connect(const char *path) {
         return fd;
 }
 
-/* Another channel may do the same: then this one is refused, and there is a daemon all the same. */
+/* If another channel starts one at the same time, this one exits, and that one serves. */
 static void start_daemon(const char *path) {
         pid_t pid = fork();
         if (pid == 0) {

@@ -6,5 +6,5 @@
 #define STDIO_CHANNEL_ARGUMENT "stdio-channel"
 #define STDIO_CHANNEL_GREETING "glovebox channel 1\n"
 
-/* Call it first in main(): in such a process it never returns. */
+/* Call it first in main(): if the arguments are these, it never returns. */
 void stdio_channel_serve_if_asked(int argc, char **argv);

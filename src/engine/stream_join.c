@@ -12,7 +12,7 @@ enum { ROOM = 64 << 10, LAST_MS = 5000 };
 
 struct way {
         int from_fd, to_fd;
-        bool has_ended; /* nothing more comes */
+        bool has_ended; /* end of file, or an error */
         size_t start, end;
         char bytes[ROOM];
 };
@@ -21,7 +21,7 @@ static bool must_wait(void) {
         return errno == EAGAIN || errno == EINTR;
 }
 
-static void take(struct way *way) {
+static void read_way(struct way *way) {
         ssize_t n = read(way->from_fd, way->bytes, ROOM);
         if (n > 0) {
                 way->start = 0;
@@ -30,8 +30,8 @@ static void take(struct way *way) {
                 way->has_ended = true;
 }
 
-/* False: nobody reads there any more. */
-static bool give(struct way *way) {
+/* False: the reader has closed its end. */
+static bool write_way(struct way *way) {
         ssize_t n = write(way->to_fd, way->bytes + way->start, way->end - way->start);
         if (n < 0)
                 return must_wait();
@@ -41,22 +41,22 @@ static bool give(struct way *way) {
         return true;
 }
 
-/* False: it is over. */
-static bool move(struct way *way, const struct pollfd *from, const struct pollfd *to) {
+/* False: this direction has ended. */
+static bool move_bytes(struct way *way, const struct pollfd *from, const struct pollfd *to) {
         if (way->end == 0 && from->revents && !way->has_ended)
-                take(way);
-        if (way->end > 0 && (to->revents & POLLOUT || way->start == 0) && !give(way))
+                read_way(way);
+        if (way->end > 0 && (to->revents & POLLOUT || way->start == 0) && !write_way(way))
                 return false;
         return !(to->revents & (POLLERR | POLLHUP)) && !(way->has_ended && way->end == 0);
 }
 
-/* The rest of what was said, to whoever still reads. */
-static void finish(struct way *way) {
+/* Passes on the bytes that were already read, if the other end is still open. */
+static void flush_way(struct way *way) {
         for (;;) {
                 struct pollfd polled = { .fd = way->to_fd, .events = POLLOUT };
                 if (way->end == 0 && !way->has_ended)
-                        take(way);
-                if (way->end == 0 || poll(&polled, 1, LAST_MS) != 1 || polled.revents & POLLERR || !give(way))
+                        read_way(way);
+                if (way->end == 0 || poll(&polled, 1, LAST_MS) != 1 || polled.revents & POLLERR || !write_way(way))
                         return;
         }
 }
@@ -79,13 +79,13 @@ void stream_join(struct stream_end left, struct stream_end right) {
                 }
                 if (poll(polled, 4, -1) < 0 && errno != EINTR)
                         return;
-                /* What a side said before it hung up comes first. */
+                /* First the bytes that a side sent before it closed. */
                 bool goes_on = true;
                 for (size_t i = 0; i < 2; i++)
-                        goes_on = move(&ways[i], &polled[2 * i], &polled[2 * i + 1]) && goes_on;
+                        goes_on = move_bytes(&ways[i], &polled[2 * i], &polled[2 * i + 1]) && goes_on;
                 if (!goes_on)
                         break;
         }
         for (size_t i = 0; i < 2; i++)
-                finish(&ways[i]);
+                flush_way(&ways[i]);
 }
