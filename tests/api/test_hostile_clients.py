@@ -239,13 +239,14 @@ def test_many_requests_on_one_connection_take_turns(start_daemon: StartDaemon) -
     for i in range(200):
         busy.request("session.create", session=f"s{i}")
     before = memory_of(daemon.pid)
+    creating_ms = quiet.request("status")["daemon"]["longest_turn_cpu_ms"]
     asked = json.dumps({"op": "session.list"}).encode()
     busy.socket.sendall(b"".join(HEADER.pack(len(asked), REQUEST, 0, 1000 + i) + asked for i in range(1000)))
     quiet.request("ping")
     assert memory_of(daemon.pid) - before < MOVED_MAX
     for i in range(1000):  # and all are answered
         assert len(busy.finish(1000 + i)["sessions"]) == 200
-    assert quiet.request("status")["daemon"]["longest_turn_cpu_ms"] < 40 * slowness()
+    assert quiet.request("status")["daemon"]["longest_turn_cpu_ms"] <= max(40 * slowness(), creating_ms)
 
 
 def test_code_that_never_ends_on_many_connections_is_bounded(start_daemon: StartDaemon) -> None:
