@@ -184,8 +184,9 @@ three_times() { # command
 
 # Python packages of the tests, or of the benchmark; installed again only when a list changed. Beside requirements.txt,
 # constraints.txt pins what those packages need in turn: pip then looks at one version of each instead of trying many.
+# Most of their modules are never imported, so pip compiles none.
 ensure_requirements() { # list, directory
-        local constraints=${1/requirements/constraints} pip=("$2/bin/python" -m pip install --quiet -r "$1")
+        local constraints=${1/requirements/constraints} pip=("$2/bin/python" -m pip install --quiet --no-compile -r "$1")
         if test -e "$constraints"; then pip+=(-c "$constraints"); else constraints=/dev/null; fi
         ensure_venv "$2"
         cat "$1" "$constraints" | cmp -s - "$2/requirements.done" && return 0
@@ -195,9 +196,8 @@ ensure_requirements() { # list, directory
 }
 
 # MCP clients of the tests: npm packages (one of them is the Node that they need), and both generations of the Python one.
-ensure_mcp_clients() {
-        ensure_requirements tests/mcp/requirements-modern.txt build/mcp/modern-venv
-        ensure_requirements tests/mcp/requirements-legacy.txt build/mcp/legacy-venv
+ensure_npm_clients() {
+        mkdir -p build/mcp
         cmp -s tests/mcp/package.json build/mcp/package.done && return 0
         say "installing what tests/mcp/package.json lists into build/mcp"
         cp tests/mcp/package.json build/mcp/package.json
@@ -205,14 +205,27 @@ ensure_mcp_clients() {
         cp tests/mcp/package.json build/mcp/package.done
 }
 
+# They wait for downloads most of the time. Fails if one of them fails, after all have ended.
+all_at_once() { # commands, each in one word
+        local command pid pids=() failed=0
+        for command in "$@"; do
+                $command &
+                pids+=($!)
+        done
+        for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+        return $failed
+}
+
 case $stage in
 build) install_packages "$build_rows"; ensure_meson ;;
 test)
         install_packages "$test_rows"
-        ensure_requirements tests/requirements.txt "$venv"
-        ensure_requirements tests/frameworks/requirements.txt build/frameworks-venv
-        ensure_mcp_clients
         tests/vm/fetch-kernel.sh || say "no kernel for the virtual machine: the part 'vm' of the tests will fail"
+        all_at_once "ensure_requirements tests/requirements.txt $venv" \
+                "ensure_requirements tests/frameworks/requirements.txt build/frameworks-venv" \
+                "ensure_requirements tests/mcp/requirements-modern.txt build/mcp/modern-venv" \
+                "ensure_requirements tests/mcp/requirements-legacy.txt build/mcp/legacy-venv" \
+                ensure_npm_clients
         ;;
 wheel) ensure_requirements tests/requirements.txt "$venv" ;;
 bench)

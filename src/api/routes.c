@@ -7,7 +7,7 @@
 
 #define SANDBOX_OPTIONS                                                                                                \
         "\"image\":" TEXT ","                                                                                          \
-        "\"engine\":{\"enum\":[\"auto\",\"native\",\"docker\",\"podman\",\"remote\"]},"                                      \
+        "\"engine\":{\"enum\":[\"auto\",\"native\",\"docker\",\"podman\",\"incus\",\"incus-vm\",\"remote\"]},"         \
         "\"isolation\":{\"enum\":[\"container\",\"gvisor\",\"vm\"]},\"mode\":{\"enum\":[\"fast\",\"fresh\"]},"         \
         "\"limits\":" REF("Limits") ",\"env\":{\"type\":\"object\",\"additionalProperties\":" TEXT "},"                \
         "\"network\":{},\"users\":{\"type\":\"boolean\"},\"min_isolation\":{\"enum\":[\"full\",\"weaker\"]},"          \

@@ -6,8 +6,11 @@
 #include "api/sandbox.h"
 #include "api/service.h"
 #include "daemon/operation.h"
+#include "daemon/remote.h"
 #include "http/query.h"
+#include "session/remote_place.h"
 #include "session/session.h"
+#include "session/session_info.h"
 
 /* ---- how one is shown ---- */
 
@@ -72,6 +75,34 @@ static int check_options(json_t *body, struct err *err) {
         return 0;
 }
 
+/* Its instance is there now. What is told is what is told of any new sandbox. */
+static void answer_made(struct api_request *api_request, const char *answer, size_t size) {
+        const struct session_info_form form = form_for(api_request, false);
+        const struct session *session = remote_find(&api_request->caller, api_request_user(api_request));
+        struct err err;
+        (void) answer;
+        (void) size;
+        if (!session) {
+                (void) err_set(&err, ERR_GONE, "the sandbox was removed while it was made");
+                api_request_refuse(api_request, &err);
+                return;
+        }
+        const struct session_info info = session_info_of(session);
+        api_request_answer(api_request, 201, session_info_to_json(&info, &form));
+}
+
+/* A sandbox in an instance is made at once: whether there can be one is known then. 1: it is being made. */
+static int make_instance(struct api_request *api_request, const struct session_created *created, struct err *err) {
+        struct session *session =
+                created->is_new ? remote_find(&api_request->caller, api_request_user(api_request)) : NULL;
+        if (!session || !remote_place_of(session).is_instance)
+                return 0;
+        json_decref(created->unchanged);
+        api_request->finish = answer_made;
+        api_request_attend(api_request);
+        return remote_create(&api_request->caller, session, true, err) < 0 ? -1 : 1;
+}
+
 static void create_from_json(struct api_request *api_request, json_t *body) {
         const struct session_info_form form = form_for(api_request, false);
         const char *user_id = api_request_user(api_request);
@@ -83,6 +114,11 @@ static void create_from_json(struct api_request *api_request, json_t *body) {
                 api_request_refuse(api_request, &err);
                 return;
         }
+        int code = make_instance(api_request, &created, &err);
+        if (code < 0)
+                api_request_refuse(api_request, &err);
+        if (code != 0)
+                return;
         json_t *answer = session_info_to_json(&created.info, &form);
         if (created.unchanged)
                 json_object_set_new(answer, "unchanged", created.unchanged);

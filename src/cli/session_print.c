@@ -214,7 +214,7 @@ static void add_helpers(struct table *table, const json_t *helpers) {
 }
 
 static void add_engines(struct table *table, const json_t *status) {
-        char text[200];
+        char text[480];
         size_t i;
         json_t *engine;
         if (!text_at(status, "engine_why"))
@@ -224,8 +224,12 @@ static void add_engines(struct table *table, const json_t *status) {
         json_array_foreach (json_object_get(status, "engines"), i, engine)
                 if (strcmp(text_at(engine, "name"), text_at(status, "engine")) != 0) {
                         bool is_there = json_is_true(json_object_get(engine, "there"));
-                        (void) snprintf(text, sizeof(text), "%s%s", is_there ? "is there" : "is not there: needs ",
-                                        is_there ? "" : text_at(engine, "needs"));
+                        const char *why = text_at(engine, "why");
+                        if (is_there || why)
+                                (void) snprintf(text, sizeof(text), "%s%s",
+                                                is_there ? "is there" : "is not there: ", is_there ? "" : why);
+                        else
+                                (void) snprintf(text, sizeof(text), "is not there: needs %s", text_at(engine, "needs"));
                         add_row(table, text_at(engine, "name"), text);
                 }
 }

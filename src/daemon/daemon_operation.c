@@ -5,6 +5,7 @@
 
 #include "daemon/daemon.h"
 #include "daemon/operation.h"
+#include "engine/incus.h"
 #include "session/caller.h"
 #include "session/kernel_pool.h"
 #include "session/serve_options.h"
@@ -94,11 +95,15 @@ static json_t *describe_pool(const struct session_manager *manager) {
  * them. */
 static json_t *describe_engines(const struct session_manager *manager) {
         json_t *engines = json_pack("[{s:s, s:b, s:s}]", "name", "native", "there", 1, "needs", "");
-        for (size_t i = 0; engine_table[i]; i++)
-                (void) json_array_append_new(
-                        engines, json_pack("{s:s, s:b, s:s}", "name", engine_table[i]->name, "there",
-                                           (int) engine_is_there(engine_table[i], &manager->options->engines), "needs",
-                                           engine_table[i]->needs));
+        for (size_t i = 0; engine_table[i]; i++) {
+                bool is_there = engine_is_there(engine_table[i], &manager->options->engines);
+                const char *trouble = engine_table[i] == &engine_incus_vm ? manager->remote.vm_trouble : "";
+                json_t *engine = json_pack("{s:s, s:b, s:s}", "name", engine_table[i]->name, "there",
+                                           (int) (is_there && !*trouble), "needs", engine_table[i]->needs);
+                if (is_there && *trouble)
+                        (void) json_object_set_new(engine, "why", json_string(trouble));
+                (void) json_array_append_new(engines, engine);
+        }
         return engines;
 }
 

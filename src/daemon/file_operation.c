@@ -11,6 +11,7 @@
 #include "daemon/remote.h"
 #include "session/caller.h"
 #include "session/caller_job.h"
+#include "session/remote_place.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 #include "session/session_config.h"
@@ -18,12 +19,12 @@
 
 /* Standard input of a run (cli/input_feed.h) passes through the kernel's directory, which its code can reach anyway. */
 static int open_directory_of(const struct session *session, bool is_input, struct err *err) {
+        const struct remote_place place = remote_place_of(session);
         if (session->is_remote)
-                return err_set(
-                        err, ERR_UNSUPPORTED,
-                        "the files of session %s are at the remote, %.200s, and this cannot be done with them from "
-                        "here: read and write them one by one, or use the remote itself",
-                        session->row.name, session->manager->options->engines.remote_url);
+                return err_set(err, ERR_UNSUPPORTED,
+                               "the files of session %s are at %.200s, and this cannot be done with them from "
+                               "here: read and write them one by one",
+                               session->row.name, remote_place_words(session->manager, &place));
         int fd = is_input ? session_open_kernel_directory(session) : session_open_workspace(session);
         return fd < 0 ? err_sys(err, -fd, "opening the workspace of %s", session->row.name) : fd;
 }

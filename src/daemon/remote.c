@@ -7,8 +7,10 @@
 #include "daemon/remote_request.h"
 #include "session/caller.h"
 #include "session/manager.h"
+#include "session/remote_place.h"
 #include "session/serve_options.h"
 #include "session/session.h"
+#include "session/session_config.h"
 #include "session/session_engine.h"
 
 enum { CODE_INSIDE_MAX = 64 << 10 }; /* of a run: longer code follows its request */
@@ -48,20 +50,42 @@ struct session *remote_find(const struct caller *caller, const char *name) {
 }
 
 bool remote_is_wanted(const struct session_manager *manager, json_t *options) {
-        const char *engine = json_string_value(json_object_get(options, "engine"));
-        if (!engine || strcmp(engine, "auto") == 0)
-                engine = manager->engine.name;
-        return strcmp(engine, ENGINE_REMOTE) == 0;
+        struct session_engine engine;
+        struct err ignored; /* whoever makes the session says it */
+        if (session_engine_read(manager, options, &engine, &ignored) < 0)
+                return false;
+        return engine.is_instance || strcmp(engine.name, ENGINE_REMOTE) == 0;
 }
 
 void remote_name(const struct session *session, char ret_name[static REMOTE_NAME_MAX]) {
         (void) snprintf(ret_name, REMOTE_NAME_MAX, "%s-%s", session->manager->data_id, session->row.id);
 }
 
+json_t *remote_write_limits(const struct limits *limits) {
+        return json_pack("{s:I, s:f, s:I, s:I, s:I, s:I, s:I}", "memory_bytes", (json_int_t) limits->memory_bytes,
+                         "cpus", (double) limits->cpu_thousandths / 1000, "pids", (json_int_t) limits->pids,
+                         "timeout_ms", (json_int_t) limits->timeout_ms, "tmp_bytes", (json_int_t) limits->tmp_bytes,
+                         "disk_bytes", (json_int_t) limits->disk_bytes, "disk_files", (json_int_t) limits->disk_files);
+}
+
+/* The Glovebox in an instance knows no standards of this daemon's: it is told all. Its image is the instance's. */
+static void add_row(const struct registry_session *row, json_t *kept, json_t *request) {
+        json_t *env = json_object_get(kept, "env");
+        if (env && !json_object_get(request, "env"))
+                (void) json_object_set(request, "env", env);
+        (void) json_object_set_new(request, "limits", remote_write_limits(&row->limits));
+        (void) json_object_set_new(request, "mode", json_string(row->mode));
+}
+
 /* What was asked for when the session was made: the remote makes it with the same. */
 static void add_options(const struct session *session, json_t *request) {
         static const char *const kept_keys[] = { "env", "mounts", "data", "network" };
         json_t *kept = *session->row.options ? json_loads(session->row.options, 0, NULL) : NULL;
+        if (json_is_true(json_object_get(kept, "instance"))) {
+                add_row(&session->row, kept, request);
+                json_decref(kept);
+                return;
+        }
         (void) json_object_update_missing(request, json_object_get(kept, "asked"));
         for (size_t i = 0; i < ELEMENTS(kept_keys); i++)
                 if (json_object_get(kept, kept_keys[i]) && !json_object_get(request, kept_keys[i]))
@@ -84,10 +108,27 @@ static int find_traits(const char *op, unsigned *ret_traits, struct err *err) {
         return err_set(err, ERR_UNSUPPORTED, "\"%.60s\" is not passed on to a remote session", op ? op : "");
 }
 
+/* What does not reach through the wall of an instance, or would have to change it. */
+static int check_instance(const struct session *session, const char *op, struct err *err) {
+        if (strcmp(op, "session.install") == 0)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "session %s is in an instance that has no network device, so nothing can be fetched: "
+                               "use an image that has the packages",
+                               session->row.name);
+        if (strcmp(op, "session.set") == 0)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "the limits of session %s are those of its instance, which was made with them: make a "
+                               "session with others",
+                               session->row.name);
+        return 0;
+}
+
 int remote_pass(struct caller *caller, struct session *session, json_t *request, struct err *err) {
         const char *op = json_string_value(json_object_get(request, "op"));
         struct remote_order order = { .caller = caller, .session = session };
         if (find_traits(op, &order.traits, err) < 0)
+                return -1;
+        if (remote_place_of(session).is_instance && check_instance(session, op, err) < 0)
                 return -1;
         for (size_t i = 0; i < ELEMENTS(rows); i++) /* a text that lives as long as the caller */
                 if (strcmp(rows[i].op, op) == 0)
@@ -110,6 +151,20 @@ int remote_pass_new(struct caller *caller, struct session *session, const char *
                            : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         json_decref(request);
         return code;
+}
+
+int remote_remove(struct caller *caller, struct session *session, bool keep_files, struct err *err) {
+        if (!remote_place_of(session).is_instance)
+                return remote_pass_new(caller, session, "session.remove",
+                                       json_pack("{s:b}", "keep_files", (int) keep_files), err);
+        if (keep_files)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "the files of session %s are in its instance and go with it: read those that are to be "
+                               "kept, then remove it",
+                               session->row.name);
+        session_remove(session, false);
+        caller_answer(caller, json_object());
+        return 0;
 }
 
 int remote_create(struct caller *caller, struct session *session, bool is_new, struct err *err) {
@@ -181,6 +236,31 @@ static void add_asked(json_t *options, json_t *json) {
                         set_value(json, keys[i], json_object_get(options, keys[i]));
 }
 
+/* Of an ephemeral run: at the remote, or in an instance for it alone. */
+static int place_run(const struct caller *caller, const struct run_request *request, const char *run_id, json_t *json,
+                     struct remote_place *ret_place, struct err *err) {
+        static struct registry_session row; /* large */
+        struct session_engine engine;
+        *ret_place = (struct remote_place) { .is_instance = false };
+        if (session_engine_read(caller->manager, request->options, &engine, err) < 0)
+                return -1;
+        if (!engine.is_instance)
+                return 0;
+        if (request->detach)
+                return err_set(
+                        err, ERR_UNSUPPORTED,
+                        "an ephemeral run on engine %s ends with its instance, so nobody can read it later: name "
+                        "a session, or wait for the run",
+                        engine.name);
+        if (session_config_from_json(caller, request->options, SESSION_CONFIG_LOOK_NOW, &row, err) < 0)
+                return -1;
+        json_t *kept = *row.options ? json_loads(row.options, 0, NULL) : NULL;
+        add_row(&row, kept, json);
+        json_decref(kept);
+        *ret_place = remote_place_for_run(caller->manager, &row, run_id);
+        return 0;
+}
+
 int remote_run(struct caller *caller, struct session *session, const struct run_request *request, bool is_new,
                struct err *err) {
         char run_id[33];
@@ -195,6 +275,12 @@ int remote_run(struct caller *caller, struct session *session, const struct run_
                                       .is_new = is_new,
                                       .detach = request->detach,
                                       .run_id = run_id };
+        struct remote_place place;
+        if (!session && place_run(caller, request, run_id, order.json, &place, err) < 0) {
+                json_decref(order.json);
+                return -1;
+        }
+        order.place = session ? NULL : &place;
         caller->stream = request->stream;
         caller->cancel_on_disconnect = request->cancel_on_disconnect;
         set_text(order.json, "run_id", run_id);
@@ -203,7 +289,8 @@ int remote_run(struct caller *caller, struct session *session, const struct run_
                 add_options(session, order.json);
         } else {
                 set_flag(order.json, "ephemeral", true);
-                add_asked(request->options, order.json);
+                if (!place.is_instance)
+                        add_asked(request->options, order.json);
         }
         if (request->code && request->code_size > CODE_INSIDE_MAX) {
                 order.code = request->code;

@@ -1,4 +1,5 @@
-/* Sessions that another Glovebox has (engine `remote`). Nothing of such a session happens here but its name: an
+/* Sessions that another Glovebox has: the remote (engine `remote`), or one in an instance of the session's own
+ * (engine/instance.h). Nothing of such a session happens here but its name: an
  * operation on it is passed on, over a connection of its own (session/remote_link.h), in the words of docs/PROTOCOL.md,
  * and what comes back is told to the caller as if it had happened here. Its runs, journal, files and variables are the
  * remote's, which keeps them when either daemon dies.
@@ -31,12 +32,18 @@ int remote_pass(struct caller *caller, struct session *session, json_t *request,
 /* The same by the name of an operation and its other members, of which it takes the reference; NULL: there are none. */
 int remote_pass_new(struct caller *caller, struct session *session, const char *op, json_t *fields, struct err *err);
 
+/* Removes it there and here. An instance goes with all that is in it, and nothing waits for that. */
+int remote_remove(struct caller *caller, struct session *session, bool keep_files, struct err *err);
+
 /* Makes the session there; one that is refused, and was made here for it, goes again. */
 int remote_create(struct caller *caller, struct session *session, bool is_new, struct err *err);
 
 /* A run, of code or of a command. `session` NULL: an ephemeral one. */
 int remote_run(struct caller *caller, struct session *session, const struct run_request *request, bool is_new,
                struct err *err);
+
+/* All limits of a session, as a request has them. */
+json_t *remote_write_limits(const struct limits *limits);
 
 /* The session's name at the remote, unique among all daemons that use the same key. */
 enum { REMOTE_NAME_MAX = 80 };

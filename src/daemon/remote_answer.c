@@ -6,6 +6,7 @@
 
 #include "base/json_scan.h"
 #include "session/manager.h"
+#include "session/remote_place.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 #include "session/session_info.h"
@@ -30,21 +31,35 @@ struct err remote_answer_refusal(const json_t *error, const char *name_there, co
         return err;
 }
 
+/* The wall around the instance counts, beside the box in it. */
+static void shape_report(json_t *report, const struct remote_place *place) {
+        const struct engine *engine = engine_find(place->order.engine, NULL);
+        (void) json_object_set_new(report, "isolation",
+                                   json_string(engine_isolation_name(engine ? engine->isolation : ENGINE_CONTAINER)));
+        (void) json_object_set_new(report, "image", json_string(place->order.image));
+}
+
 void remote_answer_shape_session(json_t *answer, const struct session *session, bool is_new) {
         json_t *report = json_object_get(answer, "isolation");
         const char *engine = json_string_value(json_object_get(answer, "engine"));
-        json_t *remote = json_pack("{s:s, s:s}", "url", session->manager->options->engines.remote_url, "engine",
-                                   engine ? engine : "");
+        const struct remote_place place = remote_place_of(session);
+        const char *name = place.is_instance ? place.order.engine : ENGINE_REMOTE;
+        json_t *remote = json_pack("{s:s, s:s}", place.is_instance ? "instance" : "url",
+                                   remote_place_words(session->manager, &place), "engine", engine ? engine : "");
         (void) json_object_set_new(answer, "id", json_string(session->row.id));
         (void) json_object_set_new(answer, "name", json_string(session->row.name));
-        (void) json_object_set_new(answer, "engine", json_string(ENGINE_REMOTE));
+        (void) json_object_set_new(answer, "engine", json_string(name));
+        if (place.is_instance)
+                (void) json_object_set_new(answer, "image", json_string(session->row.image));
         (void) json_object_set_new(answer, "workspace", json_string(""));
         (void) json_object_set_new(answer, "pid", json_integer(0));
         (void) json_object_del(answer, "key");
         if (*session->row.owner)
                 (void) json_object_set_new(answer, "key", json_string(session->row.owner));
         if (report) {
-                (void) json_object_set_new(report, "engine", json_string(ENGINE_REMOTE));
+                (void) json_object_set_new(report, "engine", json_string(name));
+                if (place.is_instance)
+                        shape_report(report, &place);
                 (void) json_object_set(report, "remote", remote);
         }
         (void) json_object_set_new(answer, "remote", remote);

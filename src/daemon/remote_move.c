@@ -11,11 +11,13 @@
 #include "base/fd.h"
 #include "base/helper_job.h"
 #include "base/memory.h"
+#include "daemon/instance_sweep.h"
 #include "daemon/remote.h"
 #include "daemon/remote_far.h"
 #include "session/caller.h"
 #include "session/manager.h"
 #include "session/recovery.h"
+#include "session/remote_place.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 #include "session/session_engine.h"
@@ -193,6 +195,7 @@ struct move {
         char session_id[32], name[REMOTE_NAME_MAX], state_dir[1024], workspace[1024];
         json_t *create;  /* the request that makes it there; NULL: it comes from there */
         json_t *options; /* of the move */
+        struct remote_place place; /* where it goes, or comes from */
 };
 
 static int carry_over(const struct move *move, struct carry *carry, struct err *err) {
@@ -257,8 +260,21 @@ static int settle_move(const struct move *move, struct session **ret_session, st
                 (void) snprintf(session->remote_state, sizeof(session->remote_state), "asleep");
                 return 0;
         }
-        remote_sweep(move->manager);
+        if (move->place.is_instance)
+                (void) unlink(move->place.order.marker);
+        remote_sweep(move->manager); /* what is there now has nobody */
         return sleep_file_exists(session) ? recovery_take_sleep_file(session, err) : 0;
+}
+
+/* It was not moved: an instance that was made for it goes again. */
+static void stay(const struct move *move) {
+        struct session *session = session_find(move->manager, "", move->session_id);
+        if (session)
+                session->is_moving_there = false;
+        if (!move->create || !move->place.is_instance || (session && session->is_remote))
+                return;
+        (void) unlink(move->place.order.marker);
+        remote_place_remove(&move->place);
 }
 
 static void on_moved(void *context, const char *bytes, size_t size) {
@@ -272,6 +288,8 @@ static void on_moved(void *context, const char *bytes, size_t size) {
         else if (!is_carried)
                 (void) err_set(&err, ERR_GONE, "the session was not moved: the helper that carries it over has died");
         int code = is_carried ? settle_move(move, &session, &err) : -1;
+        if (code < 0)
+                stay(move);
         json_t *left = is_carried ? json_loadb(bytes + 1, size - 1, 0, NULL) : NULL;
         move_free(move);
         if (caller && code == 0) {
@@ -287,7 +305,10 @@ static void on_moved(void *context, const char *bytes, size_t size) {
 }
 
 /* The limits come along, as far as the remote gives them. */
-static json_t *write_create(const struct session *session, const char *name) {
+static json_t *write_create(const struct session *session, const char *name, const struct remote_place *place) {
+        if (place->is_instance)
+                return json_pack("{s:s, s:s, s:o}", "op", "session.create", "session", name, "limits",
+                                 remote_write_limits(&session->row.limits));
         const struct limits *limits = &session->row.limits;
         return json_pack("{s:s, s:s, s:{s:I, s:f, s:I, s:I}}", "op", "session.create", "session", name, "limits",
                          "memory_bytes", (json_int_t) limits->memory_bytes, "cpus",
@@ -297,7 +318,33 @@ static json_t *write_create(const struct session *session, const char *name) {
 
 bool remote_move_is_meant(const struct caller *caller, const char *name, json_t *options) {
         const char *engine = json_string_value(json_object_get(options, "engine"));
-        return remote_find(caller, name) || (engine && strcmp(engine, ENGINE_REMOTE) == 0);
+        bool is_asked = engine || json_object_get(options, "isolation");
+        return remote_find(caller, name) || (is_asked && remote_is_wanted(caller->manager, options));
+}
+
+static int refuse_far_move(const struct session *session, json_t *options, struct err *err) {
+        const struct session_engine has = session_engine_of(&session->row);
+        struct session_engine wanted;
+        if (session_engine_read(session->manager, options, &wanted, err) < 0)
+                return -1;
+        if (strcmp(has.name, wanted.name) == 0)
+                return err_set(err, ERR_EXISTS, "session %s is on engine %s already", session->row.name, has.name);
+        return err_set(err, ERR_UNSUPPORTED,
+                       "session %s is on engine %s: move it to an engine of this host first (native), then to %s",
+                       session->row.name, has.name, wanted.name);
+}
+
+/* Where it is to go, or is now. */
+static int find_place(const struct session *session, json_t *options, struct remote_place *ret_place, struct err *err) {
+        static struct registry_session row; /* large */
+        if (session->is_remote) {
+                *ret_place = remote_place_of(session);
+                return 0;
+        }
+        if (session_move_plan(session, options, &row, err) < 0)
+                return -1;
+        *ret_place = remote_place_of_row(session, &row);
+        return 0;
 }
 
 int remote_move(struct caller *caller, const char *name, json_t *options, struct err *err) {
@@ -307,13 +354,15 @@ int remote_move(struct caller *caller, const char *name, json_t *options, struct
         bool is_there = session && remote_is_wanted(manager, options);
         if (!session)
                 return -1;
-        if (session->is_remote == is_there)
-                return err_set(err, ERR_EXISTS, "session %s is on engine remote already", session->row.name);
+        if (session->is_remote && is_there)
+                return refuse_far_move(session, options, err);
+        if (!session->is_remote && !is_there)
+                return err_set(err, ERR_EXISTS, "session %s is on this host already", session->row.name);
         if (session->kernel || session->runs || session->install || session->caller)
                 return err_set(err, ERR_BUSY, "session %s has a box: hibernate it first, then move it",
                                session->row.name);
-        char chosen[ENGINE_NAME_MAX], runtime[ENGINE_RUNTIME_MAX];
-        if (is_there && engine_choose(&manager->options->engines, ENGINE_REMOTE, "", chosen, runtime, err) < 0)
+        struct remote_place from_or_to;
+        if (find_place(session, options, &from_or_to, err) < 0)
                 return -1;
         struct move *move = calloc(1, sizeof(*move));
         if (!move)
@@ -324,7 +373,9 @@ int remote_move(struct caller *caller, const char *name, json_t *options, struct
         remote_name(session, move->name);
         (void) snprintf(move->state_dir, sizeof(move->state_dir), "%s", session->state_dir);
         (void) snprintf(move->workspace, sizeof(move->workspace), "%s", session->workspace);
-        move->create = is_there ? write_create(session, move->name) : NULL;
+        move->place = from_or_to;
+        move->create = is_there ? write_create(session, move->name, &move->place) : NULL;
+        session->is_moving_there = is_there;
         if (is_there)
                 (void) json_object_set(move->options, "limits", json_object_get(move->create, "limits"));
         else
@@ -333,7 +384,7 @@ int remote_move(struct caller *caller, const char *name, json_t *options, struct
         bool is_fresh;
         move->caller = caller;
         caller->held_by = &move->caller;
-        if (remote_link_take(manager, &fd, &is_fresh, err) == 0) {
+        if (remote_link_take(manager, &move->place, &fd, &is_fresh, err) == 0) {
                 const struct helper_job_order order = { .fds = { fd },
                                                         .n_fds = 1,
                                                         .timeout_ms = MOVE_MS,
@@ -344,6 +395,7 @@ int remote_move(struct caller *caller, const char *name, json_t *options, struct
                 if (helper_job_start(manager->loop, &order, err))
                         return 0;
         }
+        session->is_moving_there = false;
         move_free(move);
         return -1;
 }
@@ -405,7 +457,8 @@ static void start_sweep(struct session_manager *manager, json_t *requests) {
         _cleanup_fd_ int fd = -1;
         bool is_fresh;
         struct err ignored;
-        if (sweep && remote_link_take(manager, &fd, &is_fresh, &ignored) == 0) {
+        const struct remote_place place = { .is_instance = false };
+        if (sweep && remote_link_take(manager, &place, &fd, &is_fresh, &ignored) == 0) {
                 *sweep = (struct sweep) { manager, requests };
                 const struct helper_job_order order = { .fds = { fd },
                                                         .n_fds = 1,
@@ -421,6 +474,7 @@ static void start_sweep(struct session_manager *manager, json_t *requests) {
 }
 
 void remote_sweep(struct session_manager *manager) {
+        instance_sweep(manager);
         if (engine_has_remote(&manager->options->engines) && *manager->options->engines.remote_key)
                 start_sweep(manager, json_pack("[{s:s}]", "op", "session.list"));
 }

@@ -19,6 +19,7 @@ enum {
         PAUSE_MAX_MS = 1000,
         PARSED_MAX = 4 << 20, /* answers and events larger than this are checked, not parsed */
         QUEUE_MAX = 8 << 20,
+        INSTANCE_MAKING_MS = 900000, /* that its helper may take: it has deadlines of its own for each step */
 };
 
 static void on_event(void *context, uint32_t events);
@@ -32,7 +33,9 @@ static struct session *session_of(const struct remote_request *request) {
 
 static void note_state(const struct remote_request *request, const char *state) {
         struct session *session = session_of(request);
-        if (session && session->is_remote && state)
+        bool is_word = state && strlen(state) < sizeof(session->remote_state) &&
+                       strspn(state, "abcdefghijklmnopqrstuvwxyz") == strlen(state);
+        if (session && session->is_remote && is_word) /* the other side may be an attacker's by now */
                 (void) snprintf(session->remote_state, sizeof(session->remote_state), "%s", state);
 }
 
@@ -45,10 +48,25 @@ static void note_made(const struct remote_request *request) {
 static void hang_up(struct remote_request *request, bool is_kept) {
         loop_unwatch(&request->watch);
         if (request->fd >= 0 && is_kept)
-                remote_link_give(request->manager, take_fd(&request->fd));
+                remote_link_give(request->manager, &request->place, take_fd(&request->fd));
         fd_close(&request->fd);
         message_parser_release(&request->parser);
         message_queue_release(&request->queue);
+}
+
+/* The sweep leaves the instance of an ephemeral run alone while it is under way. */
+static int note_run(const struct remote_request *request, bool is_on, struct err *err) {
+        char(*runs)[INSTANCE_NAME_MAX] = request->manager->remote.runs;
+        const char *name = request->place.order.name;
+        for (size_t i = 0; i < REMOTE_RUNS_MAX; i++)
+                if (strcmp(runs[i], is_on ? "" : name) == 0) {
+                        (void) snprintf(runs[i], sizeof(runs[i]), "%s", is_on ? name : "");
+                        return 0;
+                }
+        return is_on ? err_set(err, ERR_LIMIT,
+                               "there are %d ephemeral runs in instances of their own already: wait for some to end",
+                               REMOTE_RUNS_MAX)
+                     : 0;
 }
 
 void remote_request_free(struct remote_request *request, bool keeps_connection) {
@@ -56,6 +74,10 @@ void remote_request_free(struct remote_request *request, bool keeps_connection) 
                 remote_upload_drop(request);
         loop_timer_drop(&request->timer);
         hang_up(request, keeps_connection);
+        if (request->place.is_ephemeral) {
+                (void) note_run(request, false, NULL);
+                remote_place_remove(&request->place);
+        }
         json_decref(request->json);
         free(request->code);
         free(request);
@@ -294,7 +316,7 @@ static void on_timer(void *context) {
                 return;
         }
         (void) err_set(&err, ERR_TIMEOUT, "the remote at %.200s does not answer in time (--remote-timeout)",
-                       request->manager->options->engines.remote_url);
+                       remote_place_words(request->manager, &request->place));
         refuse(request, &err, false);
 }
 
@@ -312,7 +334,8 @@ static void broken(struct remote_request *request, const struct err *why) {
                 (void) err_set(&err, ERR_GONE,
                                "the connection to the remote at %.200s broke%s%.400s, and this is not asked again by "
                                "itself: look whether it was done",
-                               settings->remote_url, why ? ": " : "", why ? why->message : "");
+                               remote_place_words(request->manager, &request->place), why ? ": " : "",
+                               why ? why->message : "");
                 refuse(request, &err, false);
                 return;
         }
@@ -376,7 +399,7 @@ static int send_request(struct remote_request *request) {
 static void connect_now(struct remote_request *request) {
         struct session_manager *manager = request->manager;
         struct err err;
-        if (remote_link_take(manager, &request->fd, &request->is_fresh, &err) < 0) {
+        if (remote_link_take(manager, &request->place, &request->fd, &request->is_fresh, &err) < 0) {
                 request->fd = -1;
                 broken(request, &err);
                 return;
@@ -394,6 +417,8 @@ static void connect_now(struct remote_request *request) {
         /* A run says that it has begun at once; only its end may take any time. */
         loop_timer_drop(&request->timer);
         uint64_t wait_ms = 2 * manager->options->engines.remote_timeout_ms; /* to connect, and to answer */
+        if (request->place.is_instance)
+                wait_ms += INSTANCE_MAKING_MS;
         if (!(request->traits & (REMOTE_UPLOAD | REMOTE_DOWNLOAD)) && !request->is_started)
                 request->timer = loop_timer(manager->loop, loop_now_ms() + wait_ms, on_timer, request);
 }
@@ -483,6 +508,16 @@ int remote_request_begin(const struct remote_order *order, struct err *err) {
                 (void) snprintf(request->session_id, sizeof(request->session_id), "%s", order->session->row.id);
                 (void) snprintf(request->session_name, sizeof(request->session_name), "%s", order->session->row.name);
                 remote_name(order->session, request->remote_name);
+        }
+        if (order->session)
+                request->place = remote_place_of(order->session);
+        else if (order->place)
+                request->place = *order->place;
+        if (request->place.is_ephemeral && note_run(request, true, err) < 0) {
+                request->caller = NULL;
+                request->place.is_ephemeral = false;
+                remote_request_free(request, false);
+                return -1;
         }
         if (order->run_id)
                 (void) snprintf(request->run_id, sizeof(request->run_id), "%s", order->run_id);

@@ -19,7 +19,8 @@ enum remote_trait {
 
 struct remote_order {
         struct caller *caller;
-        struct session *session; /* NULL: an ephemeral run */
+        struct session *session; /* NULL: an ephemeral run, */
+        const struct remote_place *place; /* which is there; else NULL */
         json_t *json;            /* a new reference is taken; as the remote is to get it */
         const char *code;        /* copied, or NULL: sent as DATA */
         size_t code_size;

@@ -6,6 +6,7 @@
 #include "daemon/remote_request.h"
 #include "daemon/upload.h"
 #include "session/manager.h"
+#include "session/remote_place.h"
 
 enum {
         REMOTE_REQUEST_NUMBER = 1,          /* of the only request of a connection */
@@ -20,6 +21,7 @@ struct remote_upload {
 struct remote_request {
         struct caller *caller; /* NULL: has left */
         struct session_manager *manager;
+        struct remote_place place;
         char session_id[32], session_name[136], remote_name[REMOTE_NAME_MAX];
         json_t *json;
         char *code;

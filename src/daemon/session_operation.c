@@ -117,8 +117,7 @@ int operation_session_remove(struct caller *caller, const char *name, bool keep_
         if (!session)
                 return -1;
         if (session->is_remote)
-                return remote_pass_new(caller, session, "session.remove",
-                                       json_pack("{s:b}", "keep_files", (int) keep_files), err);
+                return remote_remove(caller, session, keep_files, err);
         session_remove(session, keep_files);
         caller_answer(caller, json_object());
         return 0;

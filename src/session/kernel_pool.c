@@ -79,6 +79,9 @@ static size_t kernel_pool_count(const struct session_manager *manager, bool ligh
 }
 
 size_t kernel_pool_wanted(const struct session_manager *manager, bool light) {
+        const struct session_engine *engine = &manager->engine;
+        if (engine->is_instance || strcmp(engine->name, ENGINE_REMOTE) == 0)
+                return 0; /* boxes are not made here */
         uint64_t wanted = light && !*manager_preload(manager) ? 0 : manager->options->pool;
         return wanted < MANAGER_POOL_MAX ? (size_t) wanted : MANAGER_POOL_MAX;
 }

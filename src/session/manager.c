@@ -105,9 +105,9 @@ void manager_init(struct session_manager *manager, const struct serve_options *o
 
 static void name_helpers(struct session_manager *manager) {
         static const char *const names[HELPERS] = {
-                [HELPER_VAULT] = "vault",     [HELPER_MAKER] = "maker",  [HELPER_REAPER] = "reaper",
-                [HELPER_JANITOR] = "janitor", [HELPER_EGRESS] = "proxy", [HELPER_METER] = "meter",
-                [HELPER_AUDIT] = "audit",     [HELPER_REMOTE] = "remote"
+                [HELPER_VAULT] = "vault",     [HELPER_MAKER] = "maker",   [HELPER_REAPER] = "reaper",
+                [HELPER_JANITOR] = "janitor", [HELPER_EGRESS] = "proxy",  [HELPER_METER] = "meter",
+                [HELPER_AUDIT] = "audit",     [HELPER_REMOTE] = "remote", [HELPER_INSTANCES] = "instances"
         };
         for (size_t i = 0; i < HELPERS; i++)
                 manager->helpers[i] = (struct helper) { .name = names[i], .loop = manager->loop, .context = manager };

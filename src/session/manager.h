@@ -48,6 +48,7 @@ enum manager_helper {
         HELPER_METER,
         HELPER_AUDIT,
         HELPER_REMOTE,
+        HELPER_INSTANCES,
         HELPERS
 };
 

@@ -14,11 +14,12 @@
 
 #include "base/fd.h"
 #include "session/manager.h"
+#include "session/remote_place.h"
 #include "session/serve_options.h"
 #include "wire/message.h"
 
 void remote_link_init(struct session_manager *manager) {
-        manager->remote.tunnel = HELPER_PROGRAM_DOWN;
+        manager->remote.tunnel = manager->remote.instances = HELPER_PROGRAM_DOWN;
         for (size_t i = 0; i < REMOTE_IDLE_MAX; i++)
                 manager->remote.idle[i] = (struct remote_idle) { .manager = manager, .fd = -1 };
 }
@@ -61,31 +62,48 @@ int remote_link_probe(const struct session_manager *manager, struct err *err) {
         return code;
 }
 
-/* ---- the helper ---- */
+/* ---- the helpers ---- */
 
-static void on_helper_end(void *context, uint32_t events) {
-        struct session_manager *manager = context;
-        struct helper *helper = &manager->helpers[HELPER_REMOTE];
-        (void) events;
-        loop_unwatch(&manager->remote.watch);
-        helper_program_stop(&manager->remote.tunnel);
+static void drop_helper(struct session_manager *manager, struct helper_program *program, struct loop_watch **watch,
+                        enum manager_helper kind) {
+        struct helper *helper = &manager->helpers[kind];
+        loop_unwatch(watch);
+        helper_program_stop(program);
         helper->pid = 0; /* the next request starts another */
         helper->n_restarts++;
-        daemon_log("the helper that connects to the remote has died");
+        daemon_log("the helper \"%s\", which connects to other Gloveboxes, has died", helper->name);
 }
 
-static int start_helper(struct session_manager *manager, struct err *err) {
+static void on_tunnel_end(void *context, uint32_t events) {
+        struct session_manager *manager = context;
+        (void) events;
+        drop_helper(manager, &manager->remote.tunnel, &manager->remote.watch, HELPER_REMOTE);
+}
+
+static void on_instances_end(void *context, uint32_t events) {
+        struct session_manager *manager = context;
+        (void) events;
+        drop_helper(manager, &manager->remote.instances, &manager->remote.instances_watch, HELPER_INSTANCES);
+}
+
+static int start_helper(struct session_manager *manager, bool is_instance, struct err *err) {
         struct remote_link *link = &manager->remote;
-        if (link->tunnel.fd >= 0)
+        struct helper_program *program = is_instance ? &link->instances : &link->tunnel;
+        struct loop_watch **watch = is_instance ? &link->instances_watch : &link->watch;
+        const struct engine_settings *settings = &manager->options->engines;
+        if (program->fd >= 0)
                 return 0;
-        if (tunnel_start(&manager->options->engines, manager->data_dir, &link->tunnel, err) < 0)
+        if ((is_instance ? instance_link_start(settings, manager->maker_settings->kernel_dir, manager->data_dir,
+                                               program, err)
+                         : tunnel_start(settings, manager->data_dir, program, err)) < 0)
                 return -1;
-        link->watch = loop_watch(manager->loop, link->tunnel.fd, EPOLLIN, on_helper_end, manager);
-        if (!link->watch) {
-                helper_program_stop(&link->tunnel);
+        *watch = loop_watch(manager->loop, program->fd, EPOLLIN, is_instance ? on_instances_end : on_tunnel_end,
+                            manager);
+        if (!*watch) {
+                helper_program_stop(program);
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         }
-        helper_started(&manager->helpers[HELPER_REMOTE], link->tunnel.pid);
+        helper_started(&manager->helpers[is_instance ? HELPER_INSTANCES : HELPER_REMOTE], program->pid);
         return 0;
 }
 
@@ -98,19 +116,23 @@ static int let_go(struct remote_idle *idle) {
         return fd;
 }
 
-/* The remote has closed it, or sent something that was not requested. */
-static void on_idle(void *context, uint32_t events) {
-        struct remote_idle *idle = context;
-        (void) events;
+static void close_idle(struct remote_idle *idle) {
         int fd = let_go(idle);
         fd_close(&fd);
 }
 
-int remote_link_take(struct session_manager *manager, int *ret_fd, bool *ret_is_fresh, struct err *err) {
+/* The other side has closed it, or says something that nobody asked for. */
+static void on_idle(void *context, uint32_t events) {
+        (void) events;
+        close_idle(context);
+}
+
+int remote_link_take(struct session_manager *manager, const struct remote_place *place, int *ret_fd, bool *ret_is_fresh,
+                     struct err *err) {
         for (size_t i = 0; i < REMOTE_IDLE_MAX; i++) {
                 struct remote_idle *idle = &manager->remote.idle[i];
                 struct pollfd polled = { .fd = idle->fd, .events = POLLIN };
-                if (idle->fd < 0)
+                if (idle->fd < 0 || strcmp(idle->instance, place->order.name) != 0)
                         continue;
                 int fd = let_go(idle);
                 if (poll(&polled, 1, 0) == 0) {
@@ -121,29 +143,57 @@ int remote_link_take(struct session_manager *manager, int *ret_fd, bool *ret_is_
                 fd_close(&fd);
         }
         *ret_is_fresh = true;
-        return start_helper(manager, err) < 0 ? -1 : tunnel_connect(&manager->remote.tunnel, ret_fd, err);
+        if (start_helper(manager, place->is_instance, err) < 0)
+                return -1;
+        return place->is_instance ? instance_link_connect(&manager->remote.instances, &place->order, ret_fd, err)
+                                  : tunnel_connect(&manager->remote.tunnel, ret_fd, err);
 }
 
-void remote_link_give(struct session_manager *manager, int fd) {
-        for (size_t i = 0; i < REMOTE_IDLE_MAX && !manager->draining; i++) {
+/* A free place, or that of the oldest connection to an instance. NULL: there are enough. */
+static struct remote_idle *find_room(struct session_manager *manager, const struct remote_place *place) {
+        struct remote_idle *room = NULL, *oldest = NULL;
+        size_t n = 0;
+        for (size_t i = 0; i < REMOTE_IDLE_MAX; i++) {
                 struct remote_idle *idle = &manager->remote.idle[i];
-                if (idle->fd >= 0)
-                        continue;
+                if (idle->fd < 0)
+                        room = idle;
+                else if (strcmp(idle->instance, place->order.name) == 0)
+                        n++;
+                else if (*idle->instance && (!oldest || idle->since_ms < oldest->since_ms))
+                        oldest = idle;
+        }
+        if (n >= (place->is_instance ? REMOTE_IDLE_INSTANCE_MAX : REMOTE_IDLE_EACH_MAX))
+                return NULL;
+        if (!room && oldest)
+                close_idle(oldest);
+        return room ? room : oldest;
+}
+
+void remote_link_give(struct session_manager *manager, const struct remote_place *place, int fd) {
+        struct remote_idle *idle = manager->draining || place->is_ephemeral ? NULL : find_room(manager, place);
+        if (idle)
                 idle->watch = loop_watch(manager->loop, fd, EPOLLIN, on_idle, idle);
-                if (!idle->watch)
-                        break;
-                idle->fd = fd;
+        if (!idle || !idle->watch) {
+                fd_close(&fd);
                 return;
         }
-        fd_close(&fd);
+        idle->fd = fd;
+        idle->since_ms = loop_now_ms();
+        memcpy(idle->instance, place->order.name, sizeof(idle->instance));
+}
+
+void remote_link_forget(struct session_manager *manager, const struct remote_place *place) {
+        for (size_t i = 0; place->is_instance && i < REMOTE_IDLE_MAX; i++)
+                if (manager->remote.idle[i].fd >= 0 && strcmp(manager->remote.idle[i].instance, place->order.name) == 0)
+                        close_idle(&manager->remote.idle[i]);
 }
 
 void remote_link_stop(struct session_manager *manager) {
         for (size_t i = 0; i < REMOTE_IDLE_MAX; i++)
-                if (manager->remote.idle[i].fd >= 0) {
-                        int fd = let_go(&manager->remote.idle[i]);
-                        fd_close(&fd);
-                }
+                if (manager->remote.idle[i].fd >= 0)
+                        close_idle(&manager->remote.idle[i]);
         loop_unwatch(&manager->remote.watch);
+        loop_unwatch(&manager->remote.instances_watch);
         helper_program_stop(&manager->remote.tunnel);
+        helper_program_stop(&manager->remote.instances);
 }

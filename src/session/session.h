@@ -58,6 +58,7 @@ struct session {
         bool is_remote; /* another Glovebox has it (daemon/remote.h): nothing of it happens here */
         char remote_state[12]; /* as far as is known, or "" */
         bool is_made_there;    /* the remote is known to have it */
+        bool is_moving_there;  /* its instance is being made, and it is not in it yet */
         enum session_state state;
         char state_dir[1024], workspace[1024]; /* both "" if it is ephemeral and has no given workspace */
         struct kernel *kernel;

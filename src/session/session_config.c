@@ -114,7 +114,7 @@ static int read_options(const struct caller *caller, json_t *json, bool has_netw
                     (has_network || strcmp(keys[i], "network") != 0) &&
                     (json_is_true(json_object_get(json, "users")) || strcmp(keys[i], "users") != 0))
                         json_object_set(kept, keys[i], json_object_get(json, keys[i]));
-        if (json_object_get(kept, "engine") &&
+        if (json_object_get(kept, "engine") && !json_object_get(kept, "instance") &&
             strcmp(json_string_value(json_object_get(kept, "engine")), ENGINE_REMOTE) == 0)
                 session_engine_keep_asked(json, kept);
         _cleanup_free_ char *text = json_object_size(kept) ? json_dumps(kept, JSON_COMPACT) : strdup("");

@@ -127,6 +127,25 @@ static int check_users(json_t *json, const struct registry_session *row, struct 
         return identity_check_users(err);
 }
 
+/* What is on this host, or goes through it, does not reach into an instance. */
+static int check_instance(json_t *json, const struct registry_session *row, struct err *err) {
+        static const char *const keys[] = { "mounts", "data", "workspace" };
+        const char *network = json_string_value(session_config_check_get(json, "network"));
+        for (size_t i = 0; i < ELEMENTS(keys); i++)
+                if (session_config_check_get(json, keys[i]))
+                        return err_set(
+                                err, ERR_UNSUPPORTED,
+                                "\"%s\" shows a directory of this host, and a session on engine %s is in an "
+                                "instance that sees none of them: leave it out, and write files into the session",
+                                keys[i], session_engine_of(row).name);
+        if (session_config_check_get(json, "network") && !(network && strcmp(network, "none") == 0))
+                return err_set(err, ERR_UNSUPPORTED,
+                               "a session on engine %s is in an instance without a network device: leave \"network\" "
+                               "out, or use another engine",
+                               session_engine_of(row).name);
+        return 0;
+}
+
 int session_config_check(const struct caller *caller, json_t *json, enum session_config_look look,
                          const struct registry_session *row, struct err *err) {
         const struct session_manager *manager = caller->manager;
@@ -135,6 +154,8 @@ int session_config_check(const struct caller *caller, json_t *json, enum session
         const struct policy policy = maker_policy(manager->maker_settings, is_operator, !caller_is_operator(caller));
         bool later = look == SESSION_CONFIG_LOOK_LATER;
         if (check_users(json, row, err) < 0)
+                return -1;
+        if (session_engine_of(row).is_instance && check_instance(json, row, err) < 0)
                 return -1;
         if (session_engine_is_remote(row)) /* images and directories are those of the other host: it checks them */
                 return session_config_check_env(session_config_check_get(json, "env"), err);

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "engine/incus.h"
+#include "engine/instance.h"
 #include "image/image.h"
 #include "session/manager.h"
 #include "session/serve_options.h"
@@ -22,6 +24,7 @@ struct session_engine session_engine_of(const struct registry_session *row) {
         if (name && !engine_is_native(name)) {
                 (void) snprintf(engine.name, sizeof(engine.name), "%s", name);
                 (void) snprintf(engine.runtime, sizeof(engine.runtime), "%s", runtime ? runtime : "");
+                engine.is_instance = json_is_true(json_object_get(options, "instance"));
         }
         json_decref(options);
         return engine;
@@ -34,7 +37,7 @@ bool session_engine_is_native(const struct registry_session *row) {
 
 bool session_engine_is_remote(const struct registry_session *row) {
         struct session_engine engine = session_engine_of(row);
-        return strcmp(engine.name, ENGINE_REMOTE) == 0;
+        return engine.is_instance || strcmp(engine.name, ENGINE_REMOTE) == 0;
 }
 
 /* ---- the daemon's own ---- */
@@ -53,6 +56,17 @@ static const char *find_native_trouble(void) {
         return "Linux refuses new namespaces here";
 }
 
+/* A forced engine whose server cannot make its instances is an error at once. */
+static int probe_instances(const char *name, const struct engine_settings *settings, struct err *err) {
+        char version[128];
+        const struct engine *engine = engine_find(name, err);
+        if (engine && engine->probe(settings, version, sizeof(version), err) == 0)
+                return 0;
+        char why[sizeof(err->message)];
+        (void) snprintf(why, sizeof(why), "%s", err->message);
+        return err_set(err, ERR_UNSUPPORTED, "engine %s is not there: %.900s", name, why);
+}
+
 int session_engine_settle(struct session_manager *manager, struct err *err) {
         const struct engine_settings *settings = &manager->options->engines;
         const char *engine = manager->options->engine ? manager->options->engine : "auto";
@@ -68,6 +82,10 @@ int session_engine_settle(struct session_manager *manager, struct err *err) {
                           manager->engine.runtime, err) < 0)
                 return -1;
         bool is_remote = strcmp(manager->engine.name, ENGINE_REMOTE) == 0;
+        (void) incus_is_far(settings); /* it takes a moment, which the loop does not have later */
+        manager->engine.is_instance = instance_is_meant(settings, manager->engine.name);
+        if (manager->engine.is_instance && probe_instances(manager->engine.name, settings, err) < 0)
+                return -1;
         if (engine_has_remote(settings) && tunnel_check_url(settings->remote_url, err) < 0)
                 return -1;
         if (is_remote && !*settings->remote_key)
@@ -99,12 +117,14 @@ void session_engine_set_limits(const struct session_manager *manager, json_t *as
                         *fields[i].limit = fields[i].standard;
 }
 
-static void engine_keep_option(json_t *kept, const char *name, const char *runtime) {
-        if (engine_is_native(name))
+static void engine_keep_option(json_t *kept, const struct session_engine *engine) {
+        if (engine_is_native(engine->name))
                 return;
-        json_object_set_new(kept, "engine", json_string(name));
-        if (*runtime)
-                json_object_set_new(kept, "runtime", json_string(runtime));
+        json_object_set_new(kept, "engine", json_string(engine->name));
+        if (*engine->runtime)
+                json_object_set_new(kept, "runtime", json_string(engine->runtime));
+        if (engine->is_instance)
+                json_object_set_new(kept, "instance", json_true());
 }
 
 void session_engine_keep_asked(json_t *json, json_t *kept) {
@@ -119,12 +139,12 @@ void session_engine_keep_asked(json_t *json, json_t *kept) {
 
 void session_engine_keep(const struct registry_session *row, json_t *options) {
         struct session_engine engine = session_engine_of(row);
-        engine_keep_option(options, engine.name, engine.runtime);
+        engine_keep_option(options, &engine);
 }
 
 void session_engine_plain_options(const struct session_manager *manager, char *ret_text, size_t room) {
         json_t *kept = json_object();
-        engine_keep_option(kept, manager->engine.name, manager->engine.runtime);
+        engine_keep_option(kept, &manager->engine);
         _cleanup_free_ char *text = json_object_size(kept) ? json_dumps(kept, JSON_COMPACT) : NULL;
         (void) snprintf(ret_text, room, "%s", text ? text : "");
         json_decref(kept);
@@ -155,8 +175,8 @@ static int choose_image(const struct engine_settings *settings, const char *engi
         return engine_check_image(row->image, err);
 }
 
-int session_engine_choose(const struct session_manager *manager, json_t *json, struct registry_session *row,
-                          json_t *kept, struct err *err) {
+int session_engine_read(const struct session_manager *manager, json_t *json, struct session_engine *ret_engine,
+                        struct err *err) {
         struct session_engine chosen = manager->engine;
         const struct engine_settings *settings = &manager->options->engines;
         const char *engine, *minimum;
@@ -170,10 +190,20 @@ int session_engine_choose(const struct session_manager *manager, json_t *json, s
                 if (engine_choose(settings, *engine ? engine : "native", minimum ? minimum : "", chosen.name,
                                   chosen.runtime, err) < 0)
                         return -1;
-        engine_keep_option(kept, chosen.name, chosen.runtime);
+        chosen.is_instance = instance_is_meant(settings, chosen.name);
+        *ret_engine = chosen;
+        return 0;
+}
+
+int session_engine_choose(const struct session_manager *manager, json_t *json, struct registry_session *row,
+                          json_t *kept, struct err *err) {
+        struct session_engine chosen;
+        if (session_engine_read(manager, json, &chosen, err) < 0)
+                return -1;
+        engine_keep_option(kept, &chosen);
         if (strcmp(chosen.name, ENGINE_REMOTE) == 0)
                 return 0; /* images are the remote's */
         if (engine_is_native(chosen.name))
                 return image_check_name(row->image, err);
-        return choose_image(settings, chosen.name, json, row, err);
+        return choose_image(&manager->options->engines, chosen.name, json, row, err);
 }

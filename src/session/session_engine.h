@@ -12,6 +12,7 @@ struct session_manager;
 /* As the options of a row say; "" and "" for native. */
 struct session_engine {
         char name[ENGINE_NAME_MAX], runtime[ENGINE_RUNTIME_MAX];
+        bool is_instance; /* in an instance with a Glovebox of its own (engine/instance.h) */
 };
 struct session_engine session_engine_of(const struct registry_session *row);
 bool session_engine_is_native(const struct registry_session *row);
@@ -19,8 +20,12 @@ bool session_engine_is_native(const struct registry_session *row);
 /* Chooses the daemon's engine at its start. A forced engine that is not available is an error. */
 int session_engine_settle(struct session_manager *manager, struct err *err);
 
-/* True if another Glovebox serves this session. */
+/* True if another Glovebox serves this session: the remote, or the one in its instance. */
 bool session_engine_is_remote(const struct registry_session *row);
+
+/* What a request with these options (NULL: none) means by "engine" and "isolation". Refuses rather than weakens. */
+int session_engine_read(const struct session_manager *manager, json_t *json, struct session_engine *ret_engine,
+                        struct err *err);
 
 /* Limits of the row's engine, for those that a request did not ask for. */
 void session_engine_set_limits(const struct session_manager *manager, json_t *asked, struct registry_session *row);

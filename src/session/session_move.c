@@ -35,6 +35,11 @@ static int change_row(const struct session *session, json_t *json, struct regist
         return 0;
 }
 
+int session_move_plan(const struct session *session, json_t *json, struct registry_session *ret_row, struct err *err) {
+        memcpy(ret_row, &session->row, sizeof(*ret_row));
+        return change_row(session, json, ret_row, err);
+}
+
 int session_move_engine(struct session **session, json_t *json, struct err *err) {
         struct session *old = *session;
         struct session_manager *manager = old->manager;

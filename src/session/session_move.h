@@ -5,9 +5,13 @@
 #include <jansson.h>
 
 #include "base/err.h"
+#include "store/registry.h"
 
 struct session;
 
 /* By "engine", "isolation" and "image" of the request. The session's record is made anew; *session is the new one, or
  * NULL when that failed. ERR_BUSY while it has a kernel or runs: it is put to sleep first. */
 int session_move_engine(struct session **session, json_t *json, struct err *err);
+
+/* The row that a session would have then. */
+int session_move_plan(const struct session *session, json_t *json, struct registry_session *ret_row, struct err *err);

@@ -5,6 +5,9 @@
 
 #include "base/memory.h"
 #include "session/install.h"
+#include "session/manager.h"
+#include "session/remote_link.h"
+#include "session/remote_place.h"
 #include "session/session.h"
 #include "store/reaper.h"
 #include "store/session_file.h"
@@ -65,6 +68,11 @@ void session_remove(struct session *session, bool keep_files) {
         struct err err;
         if (!session_is_going(session)) {
                 disk_unbound(session);
+                if (session->is_remote) {
+                        const struct remote_place place = remote_place_of(session);
+                        remote_link_forget(session->manager, &place);
+                        remote_place_remove(&place);
+                }
                 strike_out(session, keep_files);
         }
         if (session->kernel) { /* when it has ended, this is called again */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -188,13 +189,46 @@ def test_a_vm_that_cannot_start_is_told_in_words(
     assert "qemu" not in drivers, "this host has KVM: the suite can run over incus-vm here, and should"
     client = docker_daemon.client()  # type: ignore[attr-defined]
     before = len(incus.boxes())
-    for name, fields in (("vm", {"engine": "incus-vm"}), ("strongest", {"isolation": "vm"})):
-        client.request("session.create", session=name, **fields)
-        assert client.request("session.show", session=name)["engine"] == "incus-vm"
-        with pytest.raises(DaemonError, match="incus has no virtual machines here: vhost_vsock kernel") as caught:
-            client.execute("1", name)
+    why = "incus has no virtual machines here: vhost_vsock kernel .* use the engine incus, or native"
+    for fields in ({"engine": "incus-vm"}, {"isolation": "vm"}, {"engine": "incus-vm", "image": "elsewhere"}):
+        with pytest.raises(DaemonError, match=why) as caught:
+            client.request("session.create", session="vm", **fields)
         assert caught.value.code == "unsupported"
+        with pytest.raises(DaemonError, match=why):
+            client.execute("1", "vm", **fields)
+        assert "vm" not in [item["name"] for item in client.request("session.list")["sessions"]]
+    with pytest.raises(DaemonError, match=why):
+        client.execute("1", engine="incus-vm")
+    assert client.execute("1", "vm")["status"] == "ok", "the name is free for another engine"
     assert len(incus.boxes()) == before
+
+
+def test_status_and_doctor_say_why_there_are_no_virtual_machines(
+    start: StartDaemon, service: Callable[[str], engines.Engine]
+) -> None:
+    why = "incus has no virtual machines here: vhost_vsock kernel module not loaded"
+    daemon = start(*incus_options(service))
+
+    def told() -> dict:
+        return {engine["name"]: engine for engine in daemon.client().request("status")["engines"]}
+
+    wait_for("the server's words", lambda: "why" in told()["incus-vm"])
+    assert told()["incus"]["there"] and not told()["incus-vm"]["there"] and why in told()["incus-vm"]["why"]
+    assert f"is not there: {why}" in daemon.cli("status").stdout
+    env = {**os.environ, "INCUS_SOCKET": str(service("incus").socket)}
+    command = [str(daemon.glovebox.binary), "doctor", "--json"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    rows = {row["name"]: row for row in json.loads(done.stdout)["engines"]}
+    assert rows["incus"]["state"] == "yes" and why in rows["incus-vm"]["detail"], rows
+
+
+@pytest.mark.parametrize("env", [{"SANDBOX_MODE": "incus-vm"}, {"SANDBOX_MODE": "incus", "INCUS_SANDBOX_TYPE": "vm"}])
+def test_forced_virtual_machines_that_cannot_start_are_an_error_at_the_start(
+    start: StartDaemon, service: Callable[[str], engines.Engine], env: dict[str, str]
+) -> None:
+    daemon = start(*incus_options(service), env=env, start=False)
+    assert daemon.launch().wait(60) != 0
+    assert "engine incus-vm is not there: incus has no virtual machines here: vhost_vsock" in daemon.words()
 
 
 def test_a_named_remote_is_reached_with_the_clients_certificate(
@@ -206,9 +240,24 @@ def test_a_named_remote_is_reached_with_the_clients_certificate(
     assert client.execute("6 * 7", "s")["result"] == {"text/plain": "42"}
     client.request("session.remove", session="s")
     for name, words in (("unheard-of", "The remote .unheard-of. doesn't exist"), ("--help", "no name of a remote")):
-        client = start(*options, env={**env, "INCUS_REMOTE": name}).client()
-        with pytest.raises(DaemonError, match=words):
-            client.execute("1", "s")
+        daemon = start(*options, env={**env, "INCUS_REMOTE": name}, start=False)
+        assert daemon.launch().wait(60) != 0
+        assert re.search(words, daemon.words()), daemon.words()
+
+
+def test_a_named_remote_on_this_host_is_used_directly(
+    start: StartDaemon, service: Callable[[str], engines.Engine]
+) -> None:
+    incus = service("incus")
+    env = incus.serve_remotely("far")  # type: ignore[attr-defined]
+    incus.client("remote", "add", "here", f"unix://{incus.socket}")  # type: ignore[attr-defined]
+    client = start(
+        "--engine", "incus", "--incus-image", incus_server.IMAGE, env={**env, "INCUS_REMOTE": "here"}
+    ).client()
+    client.execute("1", "s")
+    pid = client.request("session.show", session="s")["pid"]
+    assert Path(f"/proc/{pid}").exists(), "the box is a process of this host"
+    client.request("session.remove", session="s")
 
 
 @pytest.mark.parametrize("kind", ["docker", "podman", "incus"])

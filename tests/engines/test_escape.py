@@ -50,6 +50,7 @@ _GVISOR = {
 }
 KNOWN: dict[str, dict[str, str]] = {
     "incus": {name: why for name, why in _CONTAINER.items() if name != "proc-find-a-cgroup-file-system"},
+    "incus-far": {name: _CONTAINER[name] for name in ("processes-find-an-open-descriptor-beyond-the-three",)},
     "docker": _CONTAINER,
     "podman": _CONTAINER | _PODMAN,
     "docker-gvisor": _CONTAINER | _GVISOR,
@@ -60,7 +61,7 @@ NATIVE_ONLY = {"artifacts", "terminal", "json", "stdin_file", "stdout_file"}  # 
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", ["docker", "podman", "docker-gvisor", "incus"])
+@pytest.mark.parametrize("kind", ["docker", "podman", "docker-gvisor", "incus", "incus-far"])
 def test_attempts_fail_inside(binary: Path, service: Callable[[str], engines.Engine], kind: str) -> None:
     table = harness.attempts()
     names = [
@@ -69,11 +70,11 @@ def test_attempts_fail_inside(binary: Path, service: Callable[[str], engines.Eng
         if item.only == "" and item.group in GROUPS and not item.alone and not NATIVE_ONLY & set(item.box)
     ]
     assert len(names) > 100
-    _, options = options_of(service, kind)
+    engine, options = options_of(service, kind)
     world = World(0)
     try:
         for make in make_daemons(binary):
-            daemon = make(*options)
+            daemon = make(*options, env=getattr(engine, "remote_env", None))
             verdicts = harness.run_all(EngineRunner(daemon.glovebox, daemon.socket), world, names)
     finally:
         world.close()

@@ -7,9 +7,10 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from runner.outcome import REPOSITORY, RESULTS, Outcome, count_junit, in_ci, run
+from runner.outcome import REPOSITORY, RESULTS, Outcome, count_junit, end_all, in_ci, run
 from runner.python import pytest_part
 
 BUILD_LIMIT_S = 300
@@ -80,8 +81,14 @@ def fuzz() -> Outcome:
     targets = sorted((REPOSITORY / "build-fuzz/tests/fuzz").glob("fuzz_*"))
     targets = [target for target in targets if target.is_file() and os.access(target, os.X_OK)]
     outcome.check(bool(targets), "no fuzz target was built")
-    for target in targets:
-        _fuzz_one(outcome, target)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        try:
+            list(pool.map(lambda target: _fuzz_one(outcome, target), targets))
+        except BaseException:
+            end_all()
+            raise
+    if not outcome.failed:
+        shutil.rmtree(RESULTS / "crashes", ignore_errors=True)
     return outcome
 
 
@@ -97,5 +104,3 @@ def _fuzz_one(outcome: Outcome, target: Path) -> None:
     runs = re.search(r"number_of_executed_units:\s*(\d+)", done.output)
     ran = done.good and runs is not None and int(runs.group(1)) > 0
     outcome.check(ran, f"{target.name} (input kept in {crashes}):\n{done.output}")
-    if done.good:
-        shutil.rmtree(crashes, ignore_errors=True)

@@ -22,7 +22,20 @@ from support.dockerd import PATH, Dockerd
 from support.images import archive
 
 IMAGE = "glovebox-test"
+PROGRAM_INSIDE = "/opt/glovebox-runtime/glovebox"
+SOCKET_INSIDE = "/run/glovebox.sock"
 _PLACES = f"/usr/libexec/incus:/usr/lib/incus:{PATH}"
+
+
+def _host_pid(instance: str, pid: int) -> int:
+    """Of a process of a container, by its id in there."""
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, StopIteration):
+            lines = (directory / "status").read_text().splitlines()
+            ids = next(line for line in lines if line.startswith("NSpid:")).split()[1:]
+            if len(ids) > 1 and ids[1] == str(pid) and instance in (directory / "cgroup").read_text():
+                return int(ids[0])
+    return 0
 
 
 class Incus:
@@ -34,6 +47,7 @@ class Incus:
         self.directory = directory
         self.socket = directory / "unix.socket"
         self.process: subprocess.Popen[bytes] | None = None
+        self.remote_env: dict[str, str] = {}  # of a client that is on another host, as far as it can tell
         program = shutil.which("incusd", path=_PLACES)
         assert program and shutil.which("incus"), "incus is missing: run tools/setup.sh test"
         self.command = [program, "--group", "root"]
@@ -87,13 +101,31 @@ class Incus:
 
     def serve_remotely(self, name: str) -> dict[str, str]:
         """As a server that a client reaches by TLS, under this name; the client's settings, as variables."""
+        if self.remote_env:
+            return self.remote_env
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
         self.client("config", "set", "core.https_address", address)
         token = self.client("config", "trust", "add", "--quiet", name).split()[-1]
         self.client("remote", "add", name, f"https://{address}", "--accept-certificate", "--token", token)
-        return {"INCUS_CONF": str(self.directory / "client"), "INCUS_REMOTE": name}
+        self.remote_env = {"INCUS_CONF": str(self.directory / "client"), "INCUS_REMOTE": name}
+        return self.remote_env
+
+    def inside(self, instance: str, *words: str) -> Any:
+        """What `glovebox WORDS --json` says in an instance with a Glovebox of its own."""
+        program = ("env", f"GLOVEBOX_SOCKET={SOCKET_INSIDE}", "HOME=/root", PROGRAM_INSIDE)
+        return json.loads(self.client("exec", instance, "--", *program, *words, "--json"))
+
+    def session_inside(self, session_id: str) -> dict[str, Any]:
+        """The session of an instance as whoever operates this host sees it: host paths, host process ids."""
+        instance = next(box["name"] for box in self.boxes() if box["name"].endswith(session_id))
+        shown = self.inside(instance, "session", "show", instance.removeprefix("s-"))
+        root = self.directory / "storage-pools/default/containers" / instance / "rootfs"
+        shown["workspace"] = f"{root}{shown['workspace']}"
+        if shown.get("pid"):
+            shown["pid"] = _host_pid(instance, shown["pid"])
+        return shown
 
     def prepare(self) -> None:
         self.ask("POST", "/1.0/storage-pools", {"name": "default", "driver": "dir"})
@@ -118,6 +150,28 @@ class Incus:
         for box in self.boxes():
             with contextlib.suppress(AssertionError):
                 self.client("delete", "--force", box["name"])
+
+
+@contextlib.contextmanager
+def incus_vm() -> Iterator[Incus]:
+    """With an image for virtual machines: GLOVEBOX_TEST_INCUS_VM is what `incus launch --vm` takes, of a server that
+    this host reaches, or the file of a unified image (`incus image export`)."""
+    image = os.environ["GLOVEBOX_TEST_INCUS_VM"]
+    with incus() as engine:
+        drivers = engine.ask("GET", "/1.0")["metadata"]["environment"]["driver"]
+        assert "qemu" in drivers, f"GLOVEBOX_TEST_INCUS_VM is set, and incusd has no virtual machines here: {drivers}"
+        engine.client("image", "delete", IMAGE)
+        source = ("import", image) if Path(image).exists() else ("copy", image, "local:", "--vm")
+        engine.client("image", *source, "--alias", IMAGE)
+        yield engine
+
+
+@contextlib.contextmanager
+def incus_far() -> Iterator[Incus]:
+    """One that clients reach by TLS alone, as on another host: what is done with its own socket is the tests' look."""
+    with incus() as engine:
+        engine.serve_remotely("far")
+        yield engine
 
 
 @contextlib.contextmanager
