@@ -115,6 +115,8 @@ def test_bash_and_commands(client: ServiceClient) -> None:
     words = run(client, argv=["sh", "-c", "pwd; printenv COLOUR"], cwd="/tmp", env={"COLOUR": "red"})
     assert words["stdout"] == "/tmp\nred\n"
     assert run(client, argv=["no-such-command"])["exit_code"] == 127
+    root = run(client, command="id -un; cat", user="root", users=True, stdin="text")
+    assert root["stdout"] == "root\ntext", root
 
 
 def test_files_come_with_the_request_and_artifacts_with_the_answer(service: Service, client: ServiceClient) -> None:
