@@ -56,7 +56,7 @@ static int prepare_run(struct api_request *api_request, json_t *body, const char
         api_request_choose_form(api_request, json_is_true(json_object_get(body, "stream")));
         api_request->is_detached = json_is_true(json_object_get(body, "detach"));
         if (check_members(body, own, err) < 0 || take_timeout(api_request, body, ret_timeout_ms, err) < 0 ||
-            !sandbox_has_room(api_request, user_id, err) || api_request_count_run(api_request, err) < 0)
+            (user_id && !sandbox_has_room(api_request, user_id, err)) || api_request_count_run(api_request, err) < 0)
                 return -1;
         api_request_attend(api_request);
         return 0;
@@ -104,6 +104,43 @@ static void run_command(struct api_request *api_request, json_t *body) {
 
 void execution_shell(struct api_request *api_request) {
         api_request_read_json(api_request, run_command);
+}
+
+/* Nobody could read a run whose box is gone: it ends with its client. */
+static int check_stays(json_t *body, struct err *err) {
+        if (json_is_false(json_object_get(body, "cancel_on_disconnect")))
+                return err_set(err, ERR_USAGE,
+                               "this run ends when its connection breaks, since nobody could read it later; a run of "
+                               "a sandbox continues");
+        return 0;
+}
+
+/* Code or a command in a box of its own. The body has the options of the box, too. */
+static void run_one_shot(struct api_request *api_request, json_t *body) {
+        static const char *const own[] = { "code",   "language",  "args",      "command",       "argv",  "cwd",
+                                           "user",   "stdin",     "files",     "env",           "image", "mode",
+                                           "limits", "mounts",    "data",      "network",       "users", "allow_weaker",
+                                           "engine", "workspace", "isolation", "min_isolation", NULL };
+        struct run_request request;
+        struct err err;
+        int code = run_request_read_json(body, &request, &err) < 0 || check_stays(body, &err) < 0 ||
+                                   sandbox_check_isolation(api_request, body, &err) < 0
+                           ? -1
+                           : read_run(api_request, body, own, &request, &err);
+        if (code == 0) {
+                request.options = body;
+                request.detach = api_request->is_detached; /* refused */
+                request.shell = json_string_value(json_object_get(body, "command"));
+                request.stdin_text = request.stdin_path;
+                request.stdin_path = NULL;
+                request.wants_contents = true;
+                code = operation_one_shot(&api_request->caller, &request, &err);
+        }
+        api_request_settle(api_request, code, &err);
+}
+
+void execution_one_shot(struct api_request *api_request) {
+        api_request_read_json(api_request, run_one_shot);
 }
 
 /* Packages are installed by a run in a box of its own; it cannot be read again, so there is no leaving it to itself. */

@@ -90,6 +90,17 @@ static const struct api_route rows[] = {
         { ROW("DELETE", "/sandbox/{user_id}/destroy", sandbox_destroy, "destroySandbox", "Remove the sandbox"),
           .group = "Sandboxes", .query = destroy_query, .statuses = "200 404" },
 
+        { ROW("POST", "/run", execution_one_shot, "run",
+          "Run code or a command in a box of its own, which is gone afterwards; the answers are those of execute"),
+          .group = "Runs", .body_type = "application/json",
+          .body_schema = OBJECT("\"code\":" TEXT ",\"language\":{\"enum\":[\"python\",\"bash\",\"sh\"]},\"args\":"
+                                ARRAY(TEXT) ",\"command\":" TEXT ",\"argv\":" ARRAY(TEXT) ",\"cwd\":" TEXT
+                                ",\"stdin\":" SAID("string", "the text that it reads as standard input")
+                                ",\"files\":" SAID("object", "files below /workspace: a text, or {base64}, by name")
+                                ",\"user\":" SAID("string", "who runs a command, with users") ",\"timeout\":"
+                                SAID("number", "seconds") ",\"stream\":" TRUTH "," SANDBOX_OPTIONS),
+          .body_example = "{\"code\":\"print(input())\",\"stdin\":\"hello\"}", .answer_schema = RESULT,
+          .is_stream = true, .statuses = "200 403 404 501" },
         { ROW("POST", "/sandbox/{user_id}/execute", execution_execute, "execute",
           "Run Python; variables stay. With \"stream\": true, or asked for by Accept, as a stream of events"),
           .group = "Runs", .body_type = "application/json",

@@ -20,6 +20,7 @@ void sandbox_isolation(struct api_request *api_request);
 
 /* execution.c */
 void execution_execute(struct api_request *api_request);
+void execution_one_shot(struct api_request *api_request);
 void execution_shell(struct api_request *api_request);
 void execution_install(struct api_request *api_request);
 void execution_list(struct api_request *api_request);

@@ -42,7 +42,7 @@ bool sandbox_has_room(const struct api_request *api_request, const char *user_id
 /* ---- create ---- */
 
 /* "full" refuses a host that can enforce less than everything, whatever its operator accepts. */
-static int check_isolation(const struct api_request *api_request, json_t *body, struct err *err) {
+int sandbox_check_isolation(const struct api_request *api_request, json_t *body, struct err *err) {
         json_t *wanted = json_object_get(body, "min_isolation");
         const char *name = json_string_value(wanted);
         if (!wanted || json_is_null(wanted) || (name && strcmp(name, "weaker") == 0))
@@ -108,7 +108,7 @@ static void create_from_json(struct api_request *api_request, json_t *body) {
         const char *user_id = api_request_user(api_request);
         struct session_created created;
         struct err err;
-        if (check_options(body, &err) < 0 || check_isolation(api_request, body, &err) < 0 ||
+        if (check_options(body, &err) < 0 || sandbox_check_isolation(api_request, body, &err) < 0 ||
             !sandbox_has_room(api_request, user_id, &err) ||
             operation_session_create(&api_request->caller, user_id, body, &created, &err) < 0) {
                 api_request_refuse(api_request, &err);

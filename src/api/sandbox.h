@@ -1,6 +1,7 @@
 /* Functions on sandboxes that other routes need. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -15,3 +16,6 @@ struct service;
 struct visitor;
 bool sandbox_owner_has_room(const struct service *service, const struct visitor *visitor, const char *user_id,
                             struct err *err);
+
+/* Checks "min_isolation" of an object with options of a sandbox. */
+int sandbox_check_isolation(const struct api_request *api_request, json_t *body, struct err *err);

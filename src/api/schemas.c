@@ -15,7 +15,8 @@ const struct api_schema api_schemas[] = {
         { "Run", OBJECT("\"run_id\":" TEXT ",\"ended\":" TRUTH ",\"status\":" TEXT ",\"duration_ms\":" INTEGER
                         ",\"events\":" INTEGER ",\"stdout_bytes\":" INTEGER ",\"stderr_bytes\":" INTEGER
                         ",\"began\":" INTEGER ",\"end\":" INTEGER) },
-        { "Artifact", OBJECT("\"path\":" TEXT ",\"size\":" INTEGER ",\"mime\":" TEXT ",\"url\":" TEXT) },
+        { "Artifact", OBJECT("\"path\":" TEXT ",\"size\":" INTEGER ",\"mime\":" TEXT ",\"url\":" TEXT
+                             ",\"content\":{\"description\":\"of /run: base64; null where it is too large\"}") },
         { "Result",
           OBJECT("\"run_id\":" TEXT ",\"status\":{\"enum\":[\"ok\",\"error\",\"timeout\",\"oom\",\"disk\",\"killed\","
                  "\"interrupted\"]},\"stdout\":" TEXT ",\"stderr\":" TEXT

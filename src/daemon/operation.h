@@ -54,6 +54,13 @@ struct run_request {
         const char *user;       /* who runs it, in a sandbox with users; NULL: the sandbox's own user */
         const char *stdin_path; /* a file in the box; NULL: the input is empty */
 
+        /* a run that brings all it needs (operation_one_shot, which sets is_one_shot) */
+        const char *language;   /* of `code`: "python", "bash" or "sh"; NULL: Python */
+        const char *stdin_text; /* its standard input; NULL: as the members above say */
+        json_t *files;          /* an object: names below the workspace, and a text or {"base64"} of each */
+        bool is_one_shot;       /* code ends as a program: threads are joined, exit handlers are called */
+        bool wants_contents;    /* the result has the contents of its artifacts; ephemeral runs only */
+
         /* both */
         const char *run_id; /* chosen by the caller: a run of this id in the session is not executed again */
         json_t *env;       /* an object of texts, for this run */
@@ -72,6 +79,13 @@ int run_request_read_json(json_t *json, struct run_request *ret_request, struct 
 /* Runs code, or a command. The answer is the run's result. */
 int operation_execute(struct caller *caller, const struct run_request *request, struct err *err);
 int operation_command(struct caller *caller, const struct run_request *request, struct err *err);
+
+/* Runs code, by its language, or a command in a box of its own, which is gone when the answer comes. The run is
+ * cancelled when its caller disconnects. The options of the box are `options`. */
+int operation_one_shot(struct caller *caller, const struct run_request *request, struct err *err);
+
+/* Checks the members of a run that brings all it needs. */
+int one_shot_check(const struct run_request *request, struct err *err);
 
 struct run_reference {
         const char *session, *run_id;

@@ -205,6 +205,10 @@ static json_t *write_run(const struct run_request *request) {
         set_text(json, "cwd", request->cwd);
         set_text(json, "stdin", request->stdin_path);
         set_text(json, "input", request->input);
+        set_text(json, "stdin_text", request->stdin_text);
+        set_value(json, "files", request->files);
+        set_flag(json, "one_shot", request->is_one_shot);
+        set_flag(json, "contents", request->wants_contents);
         set_value(json, "args", request->args);
         set_value(json, "argv", request->argv);
         set_value(json, "env", request->env);

@@ -102,8 +102,10 @@ static struct run *make_run(struct caller *caller, const struct run_request *req
         struct run *run = NULL;
         if (!session)
                 return NULL;
-        if (session->ephemeral)
+        if (session->ephemeral) {
                 session->light = request->is_light || suits_light_kernel(session, request, payload);
+                session->gives_contents = request->wants_contents;
+        }
         if (user_permit_check(session, payload, err) == 0 && run_fits(session, payload, err) == 0 &&
             check_queue(session, err) == 0) {
                 run = run_make(session, payload,
@@ -240,12 +242,28 @@ static int pass_run(struct caller *caller, const struct run_request *request, st
         return remote_run(caller, session, request, is_new, err) < 0 ? -1 : 1;
 }
 
+static void set_text(json_t *payload, const char *key, const char *text) {
+        if (text)
+                json_object_set_new(payload, key, json_string(text));
+}
+
+static void set_value(json_t *payload, const char *key, json_t *value) {
+        if (value)
+                json_object_set(payload, key, value);
+}
+
 /* Takes the payload; NULL: there was no memory for it. */
 static int submit_run(struct caller *caller, const struct run_request *request, json_t *payload, struct err *err) {
         struct run *run = NULL;
         if (!payload)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        int joined = check_run_id(request, err) < 0 ? -1 : pass_run(caller, request, err);
+        set_text(payload, "stdin_text", request->stdin_text);
+        set_value(payload, "files", request->files);
+        if (request->is_one_shot)
+                json_object_set_new(payload, "one_shot", json_true());
+        int joined = check_run_id(request, err) < 0 || one_shot_check(request, err) < 0
+                             ? -1
+                             : pass_run(caller, request, err);
         if (joined == 0)
                 joined = join_run(caller, request, err);
         if (joined != 0) {
@@ -281,16 +299,6 @@ static int submit_run(struct caller *caller, const struct run_request *request, 
         else
                 run_add_caller(run, caller);
         return 0;
-}
-
-static void set_text(json_t *payload, const char *key, const char *text) {
-        if (text)
-                json_object_set_new(payload, key, json_string(text));
-}
-
-static void set_value(json_t *payload, const char *key, json_t *value) {
-        if (value)
-                json_object_set(payload, key, value);
 }
 
 int operation_execute(struct caller *caller, const struct run_request *request, struct err *err) {

@@ -8,11 +8,18 @@ static const struct {
         const char *key;
         size_t offset;
 } text_members[] = {
-        { "session", offsetof(struct run_request, session) }, { "context", offsetof(struct run_request, context) },
-        { "file", offsetof(struct run_request, file) },       { "shell", offsetof(struct run_request, shell) },
-        { "cwd", offsetof(struct run_request, cwd) },         { "stdin", offsetof(struct run_request, stdin_path) },
-        { "input", offsetof(struct run_request, input) },     { "code", offsetof(struct run_request, code) },
-        { "run_id", offsetof(struct run_request, run_id) },   { "user", offsetof(struct run_request, user) },
+        { "session", offsetof(struct run_request, session) },
+        { "context", offsetof(struct run_request, context) },
+        { "file", offsetof(struct run_request, file) },
+        { "shell", offsetof(struct run_request, shell) },
+        { "cwd", offsetof(struct run_request, cwd) },
+        { "stdin", offsetof(struct run_request, stdin_path) },
+        { "input", offsetof(struct run_request, input) },
+        { "code", offsetof(struct run_request, code) },
+        { "run_id", offsetof(struct run_request, run_id) },
+        { "user", offsetof(struct run_request, user) },
+        { "language", offsetof(struct run_request, language) },
+        { "stdin_text", offsetof(struct run_request, stdin_text) },
 };
 
 /* null is as good as nothing. */
@@ -34,6 +41,9 @@ int run_request_read_json(json_t *json, struct run_request *ret_request, struct 
                 .args = get_member(json, "args"),
                 .argv = get_member(json, "argv"),
                 .env = get_member(json, "env"),
+                .files = get_member(json, "files"),
+                .is_one_shot = is_set(json, "one_shot"),
+                .wants_contents = is_set(json, "contents"),
                 .is_not_counted = json_is_false(json_object_get(json, "store_history")),
                 .timeout_ms = timeout_ms > 0 ? (uint64_t) timeout_ms : 0,
                 .is_light = is_set(json, "light"),

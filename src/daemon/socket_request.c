@@ -249,7 +249,7 @@ static int request_file_remove(struct caller *caller, json_t *json, struct err *
 static void write_artifacts(const struct artifact_list *list, const char *context, struct json_writer *text) {
         (void) context;
         json_writer_put_literal(text, "{\"artifacts\":");
-        artifact_list_write_json(list, text);
+        artifact_list_write_json(list, NULL, text);
         json_writer_put_literal(text, ",\"cut\":");
         json_writer_put_bool(text, list->cut);
         json_writer_put_literal(text, "}");

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/base64.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "http/text.h"
 #include "mcp/ask.h"
-#include "mcp/base64.h"
 #include "mcp/fixture.h"
 #include "mcp/server.h"
 #include "mcp/tool.h"

@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/base64.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "mcp/ask.h"
-#include "mcp/base64.h"
 #include "mcp/content.h"
 #include "mcp/tool.h"
 #include "store/artifact.h"

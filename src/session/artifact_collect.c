@@ -12,6 +12,7 @@
 #include "session/session.h"
 
 enum { MUCH_BYTES = 1 << 20, MUCH_FILES = 20 }; /* the daemon copies at most this; a child copies more */
+enum { CONTENTS_BYTES = 4 << 20 }; /* of all artifacts whose contents are in a result */
 enum { PATIENCE_MS = 60000 };
 enum { SEEN_FEW_BYTES = 64 << 10 }; /* of a list of artifacts, packed: a child looks at larger ones */
 
@@ -89,8 +90,11 @@ void artifact_collect_resume(struct session *session, int64_t began_ms) {
         session->empty_since_ns = 0;
 }
 
+/* To where the operator finds them; a caller who gets their contents needs no copy. */
 static void copy_out(struct session *session, int workspace_fd, const char *run_id, struct artifact_list *list) {
         char out_dir[4200];
+        if (session->gives_contents)
+                return;
         if (disk_admit(session->manager, NULL, 0, NULL) < 0) { /* the reserve of the host: its artifacts are lost */
                 artifact_list_release(list);
                 return;
@@ -113,15 +117,19 @@ static void keep_fresh(const struct session *session, struct artifact_list *list
 }
 
 /* Only the operator may see where they are on the host. */
-static void describe_fresh(const struct session *session, struct artifact_list *fresh, struct json_writer *text) {
-        if (!session->ephemeral && !*session->row.owner)
+static void describe_fresh(const struct session *session, int workspace_fd, struct artifact_list *fresh,
+                           struct json_writer *text) {
+        const struct artifact_form form = { .hides_host = *session->row.owner != '\0',
+                                            .contents_max = session->gives_contents ? CONTENTS_BYTES : 0,
+                                            .contents_fd = workspace_fd };
+        if (!session->ephemeral && !form.hides_host)
                 (void) artifact_locate(fresh, session->workspace, NULL);
-        artifact_list_write_json(fresh, text);
+        artifact_list_write_json(fresh, &form, text);
 }
 
 static void artifact_collect_report(struct session *session, struct artifact_list *fresh) {
         json_writer_release(&session->collected);
-        describe_fresh(session, fresh, &session->collected);
+        describe_fresh(session, session->workspace_fd, fresh, &session->collected);
         session->is_collected = true;
 }
 
@@ -143,7 +151,7 @@ static int copy_in_child(const int *fds, int out_fd, void *context) {
         keep_fresh(session, &list);
         copy_out(session, fds[0], session->runs->id, &list);
         struct json_writer text = { 0 };
-        artifact_list_write_json(&list, &text);
+        describe_fresh(session, fds[0], &list, &text);
         return !text.failed && fd_write_all(out_fd, text.bytes, text.size) == 0 ? 0 : -1;
 }
 
@@ -169,7 +177,7 @@ static int list_in_child(const int *fds, int out_fd, void *context) {
                 return -1;
         artifact_list_pack(&list, &now);
         keep_fresh(session, &list);
-        describe_fresh(session, &list, &text);
+        describe_fresh(session, fds[0], &list, &text);
         return !now.failed && !text.failed && fd_write_all(out_fd, &text.size, sizeof(text.size)) == 0 &&
                                fd_write_all(out_fd, text.bytes, text.size) == 0 &&
                                fd_write_all(out_fd, now.bytes, now.size) == 0

@@ -54,6 +54,7 @@ struct session {
         bool from_pool, needs_new_box; /* a box of the pool was tried, and was not suitable */
         struct loop_timer *program_timer; /* by then its caller has ended it, or we do */
         bool light; /* its only run needs nothing that is preloaded */
+        bool gives_contents; /* its result has the contents of its artifacts */
         bool is_remote; /* another Glovebox has it (daemon/remote.h): nothing of it happens here */
         char remote_state[12]; /* as far as is known, or "" */
         bool is_made_there;    /* the remote is known to have it */

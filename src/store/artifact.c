@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/base64.h"
 #include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
@@ -220,7 +221,27 @@ static void put_text(struct json_writer *text, const char *value) {
         json_writer_put_string(text, value, strlen(value));
 }
 
-void artifact_list_write_json(const struct artifact_list *list, struct json_writer *text) {
+/* Adds the present content of a file, if it fits into the room. */
+static void put_content(const struct artifact *artifact, int workspace_fd, uint64_t *room, struct json_writer *text) {
+        struct stat status;
+        _cleanup_fd_ int fd = tenant_file_open(workspace_fd, artifact->path, O_RDONLY, &status);
+        size_t size = fd >= 0 && (uint64_t) status.st_size <= *room ? (size_t) status.st_size : 0;
+        bool fits = fd >= 0 && (uint64_t) status.st_size == size;
+        _cleanup_free_ char *bytes = fits ? malloc(size + 1) : NULL;
+        json_writer_put_literal(text, ",\"content\":");
+        if (!bytes || fd_read_exactly(fd, bytes, size) < 0) {
+                json_writer_put_literal(text, "null");
+                return;
+        }
+        *room -= size;
+        json_writer_put_literal(text, "\"");
+        base64_put(text, bytes, size);
+        json_writer_put_literal(text, "\"");
+}
+
+void artifact_list_write_json(const struct artifact_list *list, const struct artifact_form *form,
+                              struct json_writer *text) {
+        uint64_t room = form ? form->contents_max : 0;
         bool is_first = true;
         json_writer_put_literal(text, "[");
         for (size_t i = 0; i < list->count; i++) {
@@ -235,7 +256,7 @@ void artifact_list_write_json(const struct artifact_list *list, struct json_writ
                 json_writer_put_literal(text, "{\"path\":");
                 put_text(text, path);
                 json_writer_put_literal(text, ",\"host_path\":");
-                if (artifact->host_path)
+                if (artifact->host_path && !(form && form->hides_host))
                         put_text(text, artifact->host_path);
                 else
                         json_writer_put_literal(text, "null");
@@ -243,6 +264,8 @@ void artifact_list_write_json(const struct artifact_list *list, struct json_writ
                 json_writer_put_number(text, (int64_t) artifact->size);
                 json_writer_put_literal(text, ",\"mime\":");
                 put_text(text, artifact_mime(path));
+                if (form && form->contents_max)
+                        put_content(artifact, form->contents_fd, &room, text);
                 json_writer_put_literal(text, "}");
         }
         json_writer_put_literal(text, "]");

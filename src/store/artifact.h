@@ -59,8 +59,16 @@ int artifact_locate(struct artifact_list *list, const char *workspace_path, stru
 int artifact_copy_out(int workspace_fd, struct artifact_list *list, const char *out_dir, uint64_t max_bytes,
                       struct err *err);
 
-/* [{"path" (in the box), "host_path", "size", "mime"}]. Names that are not UTF-8 are left out. */
-void artifact_list_write_json(const struct artifact_list *list, struct json_writer *text);
+struct artifact_form {
+        bool hides_host;       /* host_path is null */
+        uint64_t contents_max; /* "content" too, in base64, of files that have at most so many bytes together; */
+        int contents_fd;       /* the workspace that they are read from */
+};
+
+/* [{"path" (in the box), "host_path", "size", "mime"}]. Names that are not UTF-8 are left out. `form` NULL: a plain
+ * list. A content is null if it does not fit, or the file is gone. */
+void artifact_list_write_json(const struct artifact_list *list, const struct artifact_form *form,
+                              struct json_writer *text);
 
 /* From a child process to its parent, without host paths. 0 or -errno. */
 void artifact_list_pack(const struct artifact_list *list, struct json_writer *bytes);

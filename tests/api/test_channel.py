@@ -51,6 +51,8 @@ def test_a_key_sees_its_own_and_nothing_of_the_host(service: Service) -> None:
             with pytest.raises(DaemonError) as caught:
                 bob.request("session.show", session=name)
             assert caught.value.code == "not_found"
+        left = ann.request("execute", ephemeral=True, code="_ = open('artifacts/a', 'w').write('x')")["artifacts"]
+        assert left[0]["host_path"] is None and str(service.daemon.data) not in str(left)
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,10 @@ def test_a_file_is_read_on_after_a_cut_and_not_half_written(daemon: Daemon, remo
 def test_ephemeral_runs_and_commands(daemon: Daemon, remote: Remote) -> None:
     client = daemon.client()
     assert client.execute("6 * 7")["result"] == {"text/plain": "42"}
+    code = "import atexit; atexit.register(print, 'bye'); open('artifacts/a', 'w').write(input() + open('f').read())"
+    whole = {"one_shot": True, "contents": True, "stdin_text": "in ", "files": {"f": "file"}}
+    done = client.request("execute", ephemeral=True, code=code, **whole)
+    assert (done["stdout"], done["artifacts"][0]["content"]) == ("bye\n", "aW4gZmlsZQ=="), done
     assert remote.sessions() == []
     code = "text = '''" + "a" * (2 << 20) + "'''; len(text)"
     done = client.request("execute", code.encode(), session="long", code_follows=True)

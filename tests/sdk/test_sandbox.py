@@ -253,6 +253,9 @@ def test_an_ephemeral_run_leaves_nothing(where: Where) -> None:
     execution = run("print('hi'); 6 * 7", **where)
     assert (execution.stdout, execution.text) == ("hi\n", "42")
     assert run("raise SystemExit(3)", **where).exit_code == 3
+    code = "import atexit, os\natexit.register(print, 'bye')\nprint(os.environ['A'], end=' ')"
+    told = run(code, env={"A": "b"}, memory="256m", timeout=20, **where)
+    assert told.stdout == "b bye\n", "it ends as a program"
     assert names(where) == before
 
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mcp/base64.h"
+#include "base/base64.h"
 #include "mcp/message.h"
 #include "mcp/output.h"
 #include "mcp/slice.h"

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, Callable
 
+from glovebox_kernel.one_shot import text_open
+
 EXIT_CANNOT_RUN = 126
 EXIT_NOT_FOUND = 127
 
@@ -29,6 +31,8 @@ def command_check(request: dict[str, Any]) -> list[str]:
     environment_check(request)
     if not isinstance(request.get("stdin", ""), str):
         raise CommandError("stdin must be a path")
+    if not isinstance(request.get("stdin_text", ""), str):
+        raise CommandError("stdin_text must be a text")
     if not isinstance(request.get("user", ""), str):
         raise CommandError("user must be a text")
     return argv
@@ -75,7 +79,10 @@ def command_run(request: dict[str, Any], show: Callable[[dict[str, str]], None] 
     try:
         with contextlib.ExitStack() as stack:
             stdin: Any = stack.enter_context(open(request.get("stdin") or os.devnull, "rb"))
-            if token is not None:
+            if "stdin_text" in request:
+                stdin = text_open(request["stdin_text"])
+                stack.callback(os.close, stdin)
+            elif token is not None:
                 read_fd, write_fd = os.pipe()
                 stack.callback(os.close, read_fd)
                 stdin = read_fd

@@ -25,6 +25,7 @@ from glovebox_kernel.channel import Channel, ChannelError, json_pack, json_unpac
 from glovebox_kernel.command import CommandError, command_check, environment_check, environment_lent
 from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
 from glovebox_kernel.gate import Gate
+from glovebox_kernel.one_shot import files_place, input_lent
 from glovebox_kernel.packages import PackagesHook, packages_mark_start, packages_stale
 from glovebox_kernel.program import program_become, program_prepare
 from glovebox_kernel.refusal import HeldBack, RequestError
@@ -231,6 +232,8 @@ class Kernel:
                 raise RequestError("code must be given, as text")
             elif "env" in request:
                 environment_check(request)
+            if "files" in request:
+                files_place(request["files"], os.environ.get("WORKSPACE_DIR") or "/workspace")
         except (ValueError, KeyError, RequestError, ContextError, CommandError) as error:
             self._channel.send(wire.ANSWER, json_pack(_refusal(_id_of(payload), error)))
             return
@@ -240,9 +243,10 @@ class Kernel:
             if self._trimmer.is_trimmed:
                 self._restore_or_die()
             is_counted = bool(request.get("store_history", True))
-            if "env" in request or "input" in request:
+            if "env" in request or "input" in request or "stdin_text" in request or "one_shot" in request:
+                ends = bool(request.get("one_shot"))
                 with environment_lent(request.get("env")), self._input_lent(request):
-                    result = self._runner.run(run_id, code, context, is_counted, _script(request))
+                    result = self._runner.run(run_id, code, context, is_counted, _script(request), ends)
             else:  # most runs: two context managers would take longer than a short run
                 result = self._runner.run(run_id, code, context, is_counted, _script(request))
         self._channel.send(wire.RESULT, result)
@@ -250,7 +254,11 @@ class Kernel:
     @contextlib.contextmanager
     def _input_lent(self, request: dict[str, Any]) -> Iterator[None]:
         """Standard input for one run of code, where the host offers one."""
-        token = request.get("input")
+        token, text = request.get("input"), request.get("stdin_text")
+        if isinstance(text, str):
+            with input_lent(text, self._plain_input):
+                yield
+            return
         if token is None:
             yield
             return
@@ -366,13 +374,14 @@ def _text(request: dict[str, Any], name: str) -> str:
 
 
 def _script(request: dict[str, Any]) -> tuple[str, list[str]] | None:
-    """The name of the file that the code is from, and its arguments."""
+    """The name of the file that the code is from, and its argument vector."""
     name, arguments = request.get("file", ""), request.get("args", [])
-    if not name and not arguments:
+    if not name and not arguments and "one_shot" not in request:
         return None
     if not isinstance(name, str) or not isinstance(arguments, list):
         return None
-    return name.replace("\0", ""), [str(argument) for argument in arguments]
+    name = name.replace("\0", "")
+    return name, [name or ("-c" if "one_shot" in request else ""), *(str(argument) for argument in arguments)]
 
 
 def _refusal(request_id: Any, error: BaseException) -> Answer:

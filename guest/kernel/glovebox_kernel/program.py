@@ -64,7 +64,7 @@ def program_prepare() -> None:
 def program_rehearse() -> None:
     """In a nursery: do what nearly every program does, without becoming one, so that the interpreter's caches have it."""
     for number in range(3):
-        _open_stream(number, "<practice>").detach()
+        stream_open(number, "<practice>").detach()
     space: dict[str, Any] = ModuleType("__main__").__dict__
     exec(compile("print(end='')\nx = 1", "<string>", "exec", dont_inherit=True), space)
     Request(b"python\0\x002\0-c\0pass\0").needs_fresh()
@@ -74,7 +74,7 @@ def program_rehearse() -> None:
     with contextlib.suppress(OSError):
         os.execve("/", ["/"], os.environ)  # a directory: refused when all that an execution needs was made
     _ = [sys.modules.get(name) for name in _our_modules], [finder for finder in sys.meta_path if not _is_ours(finder)]
-    _clear(space)
+    space_clear(space)
     gc.collect()
 
 
@@ -177,7 +177,7 @@ def _be_plain() -> None:
         del builtins.display  # type: ignore[attr-defined]
     sys.meta_path[:] = [finder for finder in sys.meta_path if not _is_ours(finder)]
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        stream = _open_stream(number, f"<{name}>")
+        stream = stream_open(number, f"<{name}>")
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     extras.extras_install()
@@ -189,7 +189,7 @@ def _is_ours(finder: Any) -> bool:
     return kind.__module__.partition(".")[0] == "glovebox_kernel"
 
 
-def _open_stream(fd: int, name: str) -> io.TextIOWrapper:
+def stream_open(fd: int, name: str) -> io.TextIOWrapper:
     """As the interpreter makes them at its start, in a box: PYTHONUNBUFFERED is set."""
     errors = "backslashreplace" if fd == 2 else _errors
     if fd == 0:
@@ -299,10 +299,10 @@ class _Program:
         for reference in reversed(modules):
             module = reference()
             if module is not None:
-                _clear(module.__dict__)
+                space_clear(module.__dict__)
 
 
-def _clear(space: dict[str, Any]) -> None:
+def space_clear(space: dict[str, Any]) -> None:
     """As Python clears a module: private names first."""
     for is_private in (True, False):
         for name in list(space):

@@ -18,6 +18,7 @@ from glovebox_kernel.command import command_run
 from glovebox_kernel.context import Context
 from glovebox_kernel.failure import failure_describe, failure_name_only
 from glovebox_kernel.gate import Gate
+from glovebox_kernel.one_shot import exit_code_clip, exit_handlers_call, space_begin, space_end, threads_join
 from glovebox_kernel.outcome import Outcome, outcome_pack
 from glovebox_kernel.stdio import Stdio
 
@@ -52,13 +53,18 @@ class Runner:
         self._figures: list[str] = []
         self._shown: Any = None
 
-    def run(self, run_id: Any, source: str, context: Context, is_counted: bool = True, script: Script = None) -> bytes:
+    def run(
+        self, run_id: Any, source: str, context: Context, is_counted: bool = True, script: Script = None,
+        ends: bool = False,
+    ) -> bytes:  # fmt: skip
         """Execute; everything printed has left the process when this returns. `script` is a file's name and its
-        arguments."""
+        argument vector. With `ends`, it is the last run of this interpreter."""
         self.run_id = run_id
         self.displays = 0
         self.count += is_counted
         _modules["__main__"] = context.module
+        if ends:
+            space_begin(context.namespace)
         if script is None:
             bundle, failure = self._gate.run_guarded(self._execute, source, context.namespace)
         else:
@@ -67,6 +73,8 @@ class Runner:
             self._end_child(failure)
         if figures.registry:
             failure = self._finish_figures(failure)
+        if ends:
+            failure = self._finish_program(failure, context.namespace)
         payload = outcome_pack(self._outcome(bundle, failure))
         if failure is not None:
             # The traceback holds frames, and they hold the user's data: release it before the host gets the result.
@@ -94,10 +102,10 @@ class Runner:
 
     def _execute_script(self, source: str, namespace: dict[str, Any], script: Script) -> mime.Bundle | None:
         """As a program would see it: its name in tracebacks, `__file__`, and its arguments; all three for this run."""
-        name, arguments = script or ("", [])
+        name, argv = script or ("", [""])
         cell = self.cells.compile(source, name or None)
         before = sys.argv, namespace.get("__file__")
-        sys.argv = [name, *arguments]
+        sys.argv = argv
         if name:
             namespace["__file__"] = os.path.join(os.environ.get("WORKSPACE_DIR") or "/workspace", name)
         try:
@@ -223,6 +231,18 @@ class Runner:
             return failure
         _, second = self._gate.run_guarded(self.show_figures)
         return failure or second
+
+    def _finish_program(self, failure: BaseException | None, space: dict[str, Any]) -> BaseException | None:
+        """What an interpreter does at its end. Only an interrupt changes how the run ended."""
+        _, second = self._gate.run_guarded(threads_join)
+        _, third = self._gate.run_guarded(exit_handlers_call)
+        _, fourth = self._gate.run_guarded(space_end, space)
+        for late in (second, third, fourth):
+            if isinstance(late, KeyboardInterrupt):
+                failure = late
+        if isinstance(failure, SystemExit):
+            failure.code = exit_code_clip(failure.code)
+        return failure
 
 
 async def _evaluate_async(cell: Cell, namespace: dict[str, Any]) -> Any:

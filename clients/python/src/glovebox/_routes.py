@@ -10,6 +10,8 @@ from .errors import GloveboxError, UnsupportedError, error_of
 Fields = dict[str, Any]
 Shape = Callable[[int, Fields], Fields]
 
+_ONCE = ("ephemeral", "one_shot")  # what /run is without being told
+
 
 class Request:
     """Method and path with its query, the JSON body, and what makes the daemon's answer of the service's."""
@@ -83,9 +85,11 @@ def _remove(fields: Fields) -> Request:
 
 def _run(rest: str) -> Callable[[Fields], Request]:
     def make(fields: Fields) -> Request:
-        body = {key: value for key, value in fields.items() if key not in ("session", "shell")}
+        body = {key: value for key, value in fields.items() if key not in ("session", "shell", *_ONCE)}
         if "shell" in fields:
             body["command"] = fields["shell"]
+        if fields.get("ephemeral"):
+            return Request("POST", "/run", body)
         return Request("POST", sandbox_path(fields["session"], rest), body)
 
     return make

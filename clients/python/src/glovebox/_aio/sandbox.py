@@ -428,19 +428,18 @@ async def arun(
     mode: str | None = None, allow_weaker: bool | None = None, data: str | os.PathLike[str] | None = None,
     engine: str | None = None,
 ) -> Execution:  # fmt: skip
-    """Runs Python in a fresh box, which is removed afterwards. `artifacts` lists the files it left in artifacts/."""
+    """Runs Python in a fresh box, which is removed afterwards. `artifacts` lists the files it left in artifacts/.
+
+    Over HTTP, `raw["artifacts"]` of the result has their contents, in base64, up to 4 MiB together.
+    Threads of the code are joined and its exit handlers are called, as at the end of a program.
+    """
     fields = create_fields(
         memory, cpus, None, network, mounts, env, engine, image, mode, None, None, None, None, data, allow_weaker
     )
     transport = transport_for(find_target(socket, url, api_key, start))
-    if transport.target.url:
-        sandbox = await AsyncSandbox.create(
-            memory=memory, cpus=cpus, network=network, mounts=mounts, env=env, image=image, mode=mode, data=data,
-            allow_weaker=allow_weaker, engine=engine, url=url, api_key=api_key,
-        )  # fmt: skip
-        async with sandbox:
-            return await sandbox.run_code(code, timeout=timeout, on_stdout=on_stdout, on_stderr=on_stderr)
-    fields = {"ephemeral": True, "code": code, **as_owner(fields, transport.target), **timeout_ms(timeout)}
+    fields = {
+        "ephemeral": True, "one_shot": True, "code": code, **as_owner(fields, transport.target), **timeout_ms(timeout)
+    }  # fmt: skip
     reader = AsyncRunReader(transport, "execute", fields)
     raw = await run_to_end(reader, on_stdout, on_stderr)
     return Execution(raw, reader.logs)

@@ -1,4 +1,4 @@
-#include "mcp/base64.h"
+#include "base/base64.h"
 
 #include <errno.h>
 #include <stdint.h>
