@@ -333,6 +333,10 @@ static bool wants_more(const struct caller *caller) {
 
 static int on_hand_over(struct caller *caller, const char *text, const int *fds, size_t n_fds) {
         struct client_request *request = client_request_of(caller);
+        if (n_fds == 0) {
+                client_send(request->client, MESSAGE_EVENT, request->number, text, strlen(text));
+                return 0;
+        }
         return client_send_event(request->client, request->number, text, fds, n_fds);
 }
 
