@@ -230,6 +230,11 @@ static int client_send_event(struct client *client, uint16_t request, const char
         return code;
 }
 
+void client_feed_later(struct client *client) {
+        client->is_held_back = true;
+        client_update_watch(client);
+}
+
 bool client_wants_more(const struct client *client) {
         size_t high = client->guard ? CLIENT_CHANNEL_HIGH : CLIENT_STREAM_HIGH;
         return !client->closing && message_queue_size(&client->queue) < high;
