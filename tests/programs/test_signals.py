@@ -22,7 +22,8 @@ for name in ('SIGTERM', 'SIGHUP', 'SIGUSR1'):
     signal.signal(getattr(signal, name), tidy)
 try:
     print('begun', flush=True)
-    time.sleep(60)
+    for _ in range(600):  # a signal between two steps of Python does not end the sleep that follows
+        time.sleep(0.1)
 except KeyboardInterrupt:
     print('caught', flush=True)
 """
