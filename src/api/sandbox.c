@@ -10,6 +10,7 @@
 #include "http/query.h"
 #include "session/remote_place.h"
 #include "session/session.h"
+#include "session/session_config_check.h"
 #include "session/session_info.h"
 
 /* ---- how one is shown ---- */
@@ -56,26 +57,7 @@ int sandbox_check_isolation(const struct api_request *api_request, json_t *body,
         return 0;
 }
 
-/* The members that are options of session.create; what is misspelled must not be ignored. */
-static int check_options(json_t *body, struct err *err) {
-        static const char *const known[] = { "image",        "mode",   "limits",    "env",
-                                             "mounts",       "data",   "network",   "workspace",
-                                             "allow_weaker", "engine", "isolation", "min_isolation",
-                                             "users",        NULL };
-        const char *key;
-        json_t *value;
-        json_object_foreach (body, key, value) {
-                size_t i = 0;
-                while (known[i] && strcmp(known[i], key) != 0)
-                        i++;
-                if (!known[i])
-                        return err_set(err, ERR_USAGE, "there is no option \"%.60s\"; /docs lists those there are",
-                                       key);
-        }
-        return 0;
-}
-
-/* Its instance is there now. What is told is what is told of any new sandbox. */
+/* Its instance exists now: answers as for any new sandbox. */
 static void answer_made(struct api_request *api_request, const char *answer, size_t size) {
         const struct session_info_form form = form_for(api_request, false);
         const struct session *session = remote_find(&api_request->caller, api_request_user(api_request));
@@ -105,11 +87,12 @@ static int make_instance(struct api_request *api_request, const struct session_c
 
 static void create_from_json(struct api_request *api_request, json_t *body) {
         const struct session_info_form form = form_for(api_request, false);
+        static const char *const own[] = { "min_isolation", NULL };
         const char *user_id = api_request_user(api_request);
         struct session_created created;
         struct err err;
-        if (check_options(body, &err) < 0 || sandbox_check_isolation(api_request, body, &err) < 0 ||
-            !sandbox_has_room(api_request, user_id, &err) ||
+        if (session_config_check_options(body, "create", own, &err) < 0 ||
+            sandbox_check_isolation(api_request, body, &err) < 0 || !sandbox_has_room(api_request, user_id, &err) ||
             operation_session_create(&api_request->caller, user_id, body, &created, &err) < 0) {
                 api_request_refuse(api_request, &err);
                 return;

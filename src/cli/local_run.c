@@ -17,7 +17,8 @@
 #include "box/host/cleanup_watchdog.h"
 #include "cli/run_program.h"
 
-enum { ID_LENGTH = 32, PREFIX_MIN = 6, TEXT_MAX = 2048, WHAT_MAX = 80, TRIES = 10 };
+/* The ids of runs that were made here, and of those whose daemon has gone. */
+enum { ID_MAX = 32, ID_MIN = 26, PREFIX_MIN = 6, TEXT_MAX = 2048, WHAT_MAX = 80, TRIES = 10 };
 
 static uint64_t wall_ms(void) {
         struct timespec now;
@@ -124,9 +125,10 @@ static void each_local_run(bool (*take)(const char *id, const json_t *text, pid_
         bool more = true;
         while (more && directory && (entry = readdir(directory))) {
                 char line[TEXT_MAX];
-                _cleanup_fd_ int fd = strlen(entry->d_name) == ID_LENGTH ? openat(dirfd(directory), entry->d_name,
-                                                                                  O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
-                                                                         : -1;
+                size_t length = strlen(entry->d_name);
+                _cleanup_fd_ int fd = length >= ID_MIN && length <= ID_MAX ? openat(dirfd(directory), entry->d_name,
+                                                                                    O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+                                                                           : -1;
                 pid_t pid = fd < 0 ? 0 : holder_of(dirfd(directory), entry->d_name, fd);
                 ssize_t size = pid > 0 ? read(fd, line, sizeof(line)) : 0;
                 json_t *text = size > 0 ? json_loadb(line, (size_t) size, 0, NULL) : NULL;

@@ -1,4 +1,4 @@
-/* Runs that were made without a daemon, for `glovebox ps`, `top` and `kill`. Each has a file in <data>/runs as long as
+/* Runs that were made without a daemon, or whose daemon has gone, for `glovebox ps`, `top` and `kill`. Each has a file in <data>/runs as long as
  * it lives: what it runs, as JSON. Its process holds a lock on the file: an unlocked file means that the
  * process was killed, and removes it; and the lock names the process to be signalled. */
 #pragma once

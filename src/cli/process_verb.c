@@ -18,7 +18,7 @@
 #include "cli/ui/table.h"
 #include "cli/ui/terminal.h"
 
-enum { ID_SHOWN = 10, KILL_WAIT_MS = 3000, KILL_STEP_MS = 50 };
+enum { ID_SHOWN = 10, KILL_WAIT_MS = 3000, END_WAIT_MS = 8000, KILL_STEP_MS = 50 };
 
 struct line {
         struct socket_choice where;
@@ -68,7 +68,8 @@ static const struct option_row kill_rows[] = {
           .kind = OPTION_FLAG,
           .offset = FIELD(hard),
           .group = "Options",
-          .help = "end a session's interpreter at once, without an interrupt first; variables are lost, files stay" },
+          .help = "end it at once: a session's interpreter without an interrupt first (variables are lost, files stay), "
+                  "a run without a SIGTERM first" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table kill_option_table = TABLE(kill_rows);
@@ -311,6 +312,25 @@ static const char *state_of(struct daemon_client *client, const char *id, char r
         return ret_state;
 }
 
+/* True when `glovebox ps` does not list it any more. */
+static bool is_gone(struct daemon_client *client, const char *id) {
+        json_t *answer = NULL, *item;
+        struct err ignored;
+        size_t i;
+        bool is_listed = false;
+        if (daemon_client_ask(client, "ps", NULL, &answer, &ignored) == 0)
+                json_array_foreach (json_object_get(answer, "processes"), i, item)
+                        is_listed |= strcmp(text_at(item, "id"), id) == 0;
+        json_decref(answer);
+        return !is_listed;
+}
+
+/* A program that catches the SIGTERM has a moment; then its caller, or the daemon, ends it. */
+static void wait_for_end(struct daemon_client *client, const char *id) {
+        for (int waited = 0; waited < END_WAIT_MS && !is_gone(client, id); waited += KILL_STEP_MS)
+                (void) poll(NULL, 0, KILL_STEP_MS);
+}
+
 /* Interrupted first: code that reacts keeps its variables. */
 static int kill_one(struct daemon_client *client, const char *name, bool hard, struct err *err) {
         json_t *answer = NULL;
@@ -321,6 +341,9 @@ static int kill_one(struct daemon_client *client, const char *name, bool hard, s
         if (strcmp(done, "nothing") == 0) {
                 code = err_set(err, ERR_NOT_FOUND,
                                "session %.100s runs nothing now; to remove it: glovebox session rm %.100s", name, name);
+        } else if (strcmp(done, "asked") == 0) {
+                wait_for_end(client, id);
+                (void) printf("%s: ended\n", name);
         } else if (strcmp(done, "ended") == 0 || strcmp(done, "cancelled") == 0) {
                 (void) printf("%s: %s\n", name, *done == 'e' ? "ended" : "ended before it began");
         } else if (strcmp(done, "restarted") == 0) {

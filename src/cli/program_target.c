@@ -30,6 +30,19 @@ enum {
 
 static void lose_daemon(struct program_target *target) {
         fd_close(&target->client->fd);
+        if (target->orphaned)
+                target->orphaned(target->context);
+}
+
+/* `glovebox kill`: what a signal to this process does. */
+static void take_event(const struct program_target *target, const struct message *message) {
+        json_t *json = message->type == MESSAGE_EVENT && message->request == target->request
+                               ? json_loadb(message->bytes, message->size, 0, NULL)
+                               : NULL;
+        const char *event = json_string_value(json_object_get(json, "event"));
+        if (event && strcmp(event, "end") == 0)
+                (void) kill(getpid(), SIGTERM);
+        json_decref(json);
 }
 
 static void take_usage(struct program_target *target, const json_t *answer) {
@@ -286,6 +299,7 @@ static bool serve_daemon(struct program_target *target, struct relay_outcome *re
                 }
                 if (code == 0)
                         return false;
+                take_event(target, &message);
                 if (take_answer(target, &message, ret_outcome))
                         return true;
         }

@@ -32,6 +32,8 @@ struct program_target {
         struct cgroup_usage usage;
         bool has_usage;
         bool is_started; /* it has read what it is, and may have its input */
+        void (*orphaned)(void *context); /* the daemon is gone, and nobody else knows of the program; or NULL */
+        void *context;
 };
 
 #define PROGRAM_TARGET_NONE                                                                                            \

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/spec.h"
+#include "cli/local_run.h"
 #include "cli/program_target.h"
 #include "cli/run_neighbours.h"
 #include "cli/run_phases.h"
@@ -29,9 +30,11 @@ struct warm_run {
         struct program_target target;
         struct helper_program egress;
         struct egress_rules *rules; /* NULL: no network */
+        struct local_run listed; /* as soon as the daemon does not list it any more */
 };
 
 static void warm_run_release(struct warm_run *warm) {
+        local_run_end(&warm->listed);
         run_release(&warm->run);
         program_target_release(&warm->target);
         daemon_client_close(&warm->client);
@@ -156,6 +159,17 @@ static int run_warm_start(struct warm_run *warm, struct err *err) {
         return 0;
 }
 
+/* The daemon has died or was stopped, and the next one does not know the program: `glovebox ps` and `kill` find it by
+ * the id that it had. */
+static void on_orphaned(void *context) {
+        struct warm_run *warm = context;
+        const char *id = json_string_value(json_object_get(warm->target.box, "id"));
+        if (!id || warm->listed.fd >= 0)
+                return;
+        local_run_name(&warm->listed, warm->run.data_dir, id);
+        local_run_announce(&warm->listed, warm->run.request);
+}
+
 static int carry_out(struct warm_run *warm, struct err *err) {
         struct run *run = &warm->run;
         const struct run_request *request = run->request;
@@ -163,12 +177,15 @@ static int carry_out(struct warm_run *warm, struct err *err) {
         if (!request->workspace)
                 run->workspace_fd = take_fd(&warm->target.fds[PROGRAM_WORKSPACE]);
         run_neighbours_link(request, run->workspace_fd);
+        warm->target.orphaned = on_orphaned;
+        warm->target.context = warm;
         if (open_network(warm, err) < 0 || run_warm_start(warm, err) < 0)
                 return -1;
         run_phase("start");
         if (relay_run(&run->relay, err) < 0)
                 return -1;
         run_phase("run");
+        local_run_end(&warm->listed);
         const struct relay *relay = &run->relay;
         if (request->json || relay->end != RELAY_EXITED || relay->outcome.wait_status != 0)
                 program_target_ask_usage(&warm->target);
@@ -199,7 +216,8 @@ int run_warm(const struct run_options *options, struct err *err) {
         _cleanup_(warm_run_release) struct warm_run warm = { .run = RUN_NONE,
                                                              .client = DAEMON_CLIENT_NONE,
                                                              .target = PROGRAM_TARGET_NONE,
-                                                             .egress = HELPER_PROGRAM_DOWN };
+                                                             .egress = HELPER_PROGRAM_DOWN,
+                                                             .listed = LOCAL_RUN_NONE };
         struct err why = { 0 };
         if (options->no_daemon || request->needs_own_box)
                 return RUN_WARM_NOT_HERE;

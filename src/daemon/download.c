@@ -6,9 +6,13 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/loop.h"
 #include "daemon/socket_client.h"
 
-enum { CHUNK = 256 << 10 }; /* small enough to stay in a core's cache between the file and the socket */
+enum {
+        CHUNK = 256 << 10, /* small enough to stay in a core's cache between the file and the socket */
+        FEED_US = 2000, /* after so long others have a turn: a reader may be as fast as we are, and a file endless */
+};
 
 static void download_drop(struct client *client, struct download *download) {
         for (struct download **at = &client->downloads; *at; at = &(*at)->next) {
@@ -22,7 +26,8 @@ static void download_drop(struct client *client, struct download *download) {
 }
 
 /* False when it is over; the answer remains to be given. */
-static bool download_feed_one(struct client *client, struct download *download, struct err *ret_err) {
+static bool download_feed_one(struct client *client, struct download *download, uint64_t until_us,
+                              struct err *ret_err) {
         static char chunk[CHUNK]; /* one thread, one user at a time */
         uint16_t number = client_request_of(download->caller)->number;
         while (client_wants_more(client)) {
@@ -38,6 +43,10 @@ static bool download_feed_one(struct client *client, struct download *download, 
                 }
                 client_send(client, MESSAGE_DATA, number, chunk, (size_t) n);
                 download->at += (uint64_t) n;
+                if (loop_now_us() >= until_us) {
+                        client_feed_later(client);
+                        break;
+                }
         }
         return true;
 }
@@ -58,10 +67,11 @@ int download_begin(struct caller *caller, int fd, uint64_t offset, uint64_t size
 }
 
 void download_feed(struct client *client) {
+        uint64_t until_us = loop_now_us() + FEED_US;
         for (struct download *download = client->downloads, *next; download; download = next) {
                 next = download->next;
                 struct err err = { 0 };
-                if (download_feed_one(client, download, &err))
+                if (download_feed_one(client, download, until_us, &err))
                         continue;
                 struct caller *caller = download->caller;
                 uint64_t at = download->at;

@@ -2,6 +2,7 @@
  * resolves paths beneath the workspace, and no function here opens a path itself. */
 #include "daemon/file_operation.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,11 @@ int operation_file_open(struct caller *caller, const struct file_request *reques
         ret_file->fd =
                 workspace_open(workspace, ret_file->path, request->no_links ? WORKSPACE_NO_LINKS : WORKSPACE_FOLLOW,
                                &ret_file->status, err);
-        return ret_file->fd < 0 ? -1 : 0;
+        if (ret_file->fd < 0)
+                return -1;
+        /* Some disks have Linux read 8 MiB ahead, which takes 30 ms where a box left a hole instead of data. */
+        (void) posix_fadvise(ret_file->fd, 0, 0, POSIX_FADV_RANDOM);
+        return 0;
 }
 
 /* ---- lists ---- */

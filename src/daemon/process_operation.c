@@ -7,6 +7,7 @@
 #include "daemon/operation.h"
 #include "daemon/remote.h"
 #include "session/caller.h"
+#include "session/program.h"
 #include "session/session.h"
 #include "session/session_config.h"
 #include "store/session_file.h"
@@ -106,7 +107,8 @@ static struct session *find_target(struct caller *caller, const char *name, stru
         return found;
 }
 
-/* "interrupt" leaves a session its variables, "end" does not; an ephemeral run is ended by both. */
+/* "interrupt" leaves a session its variables, "end" does not; an ephemeral run is ended by both, but a program gets a
+ * SIGTERM first. */
 int operation_kill(struct caller *caller, const char *target, bool hard, struct err *err) {
         caller_begin(caller, "kill", target);
         if (!target)
@@ -120,7 +122,9 @@ int operation_kill(struct caller *caller, const char *target, bool hard, struct 
         json_t *answer = json_pack("{s:s, s:s, s:b, s:b}", "session", session->row.id, "name", session->row.name,
                                    "ephemeral", (int) session->ephemeral, "was_running", (int) was_running);
         const char *done = "nothing";
-        if (session->ephemeral) {
+        if (!hard && program_ask_to_end(session)) {
+                done = "asked";
+        } else if (session->ephemeral) {
                 done = "ended";
                 session_remove(session, false);
         } else if (was_running && hard) {

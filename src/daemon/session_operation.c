@@ -19,7 +19,7 @@ int operation_session_create(struct caller *caller, const char *name, json_t *op
         bool is_new = false;
         caller_begin(caller, "session.create", name);
         struct session *session = session_config_find_or_create(caller, name, options, &is_new, err);
-        if (!session)
+        if (!session || (!is_new && session_config_check_request(caller, session, options, err) < 0))
                 return -1;
         *ret_created = (struct session_created) {
                 .info = session_info_of(session),

@@ -230,6 +230,11 @@ static int client_send_event(struct client *client, uint16_t request, const char
         return code;
 }
 
+void client_feed_later(struct client *client) {
+        client->is_held_back = true;
+        client_update_watch(client);
+}
+
 bool client_wants_more(const struct client *client) {
         size_t high = client->guard ? CLIENT_CHANNEL_HIGH : CLIENT_STREAM_HIGH;
         return !client->closing && message_queue_size(&client->queue) < high;
@@ -333,6 +338,10 @@ static bool wants_more(const struct caller *caller) {
 
 static int on_hand_over(struct caller *caller, const char *text, const int *fds, size_t n_fds) {
         struct client_request *request = client_request_of(caller);
+        if (n_fds == 0) {
+                client_send(request->client, MESSAGE_EVENT, request->number, text, strlen(text));
+                return 0;
+        }
         return client_send_event(request->client, request->number, text, fds, n_fds);
 }
 

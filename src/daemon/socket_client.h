@@ -90,3 +90,6 @@ void client_hold(struct client *client, bool is_held);
 
 /* True if there is room for more output of a stream. */
 bool client_wants_more(const struct client *client);
+
+/* What it reads goes on in the loop's next turn. */
+void client_feed_later(struct client *client);

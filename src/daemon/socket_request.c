@@ -88,11 +88,9 @@ static json_t *info_to_json(const struct caller *caller, const struct session_in
 }
 
 static int request_session_create(struct caller *caller, json_t *json, struct err *err) {
-        static const char *const known[] = { "op",     "session",   "image",     "mode",    "limits",       "env",
-                                             "mounts", "data",      "workspace", "network", "allow_weaker", "operator",
-                                             "engine", "isolation", "users",     NULL };
+        static const char *const own[] = { "op", "session", "operator", NULL };
         struct session_created created;
-        if (session_config_check_members(json, "session.create", known, err) < 0 ||
+        if (session_config_check_options(json, "session.create", own, err) < 0 ||
             operation_session_create(caller, get_session(json), json, &created, err) < 0)
                 return -1;
         struct session *remote = remote_find(caller, get_session(json));

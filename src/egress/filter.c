@@ -37,6 +37,37 @@ size_t egress_filter_addresses(const struct egress_operator *settings, const str
         return kept;
 }
 
+/* A rule's host as an address: false for a name, of which only the resolver knows where it leads, but for localhost. */
+static bool address_of_rule(const struct egress_rule *rule, union egress_address *ret_address) {
+        const char *name = rule->host.name;
+        size_t size = strlen(name);
+        if (rule->host.is_address)
+                return egress_address_parse(name, ret_address);
+        return (strcmp(name, "localhost") == 0 || (size > 10 && strcmp(name + size - 10, ".localhost") == 0)) &&
+               egress_address_parse("127.0.0.1", ret_address);
+}
+
+int egress_filter_check_rules(const struct egress_operator *settings, const struct egress_rules *rules,
+                              struct err *err) {
+        for (size_t i = 0; i < rules->n_rules; i++) {
+                const struct egress_rule *rule = &rules->rules[i];
+                union egress_address address;
+                if (egress_operator_find_pin(settings, &rule->host) || !address_of_rule(rule, &address) ||
+                    address_passes(&address, egress_operator_allows_private(settings, &rule->host)))
+                        continue;
+                if (egress_address_class(&address) == EGRESS_FORBIDDEN)
+                        return err_set(err, ERR_REFUSED,
+                                       "network.allow: no box may reach %.150s: link-local, metadata, multicast and "
+                                       "reserved addresses are closed; " EGRESS_RULE_EXAMPLE,
+                                       rule->host.name);
+                return err_set(err, ERR_REFUSED,
+                               "network.allow: no box may reach %.150s, a private address or this host's own, unless "
+                               "the operator allows it with --egress-allow-private; " EGRESS_RULE_EXAMPLE,
+                               rule->host.name);
+        }
+        return 0;
+}
+
 void egress_refuse_host(const struct egress_rules *rules, const struct egress_host *host, uint16_t port,
                         struct refusal *refusal) {
         char advice[1500] = "", shown[EGRESS_SHOWN_ROOM];

@@ -14,6 +14,11 @@ size_t egress_filter_addresses(const struct egress_operator *settings, const str
                                const struct egress_host *host, union egress_address *addresses, size_t count,
                                struct refusal *refusal);
 
+/* Refuses rules that no connection could use: addresses, and localhost, that are closed to this box. Where a name leads
+ * is known only at the connection. */
+int egress_filter_check_rules(const struct egress_operator *settings, const struct egress_rules *rules,
+                              struct err *err);
+
 /* The refusal of a host that no rule admits. */
 void egress_refuse_host(const struct egress_rules *rules, const struct egress_host *host, uint16_t port,
                         struct refusal *refusal);

@@ -12,7 +12,7 @@ static const char *hint_of(const char *text) {
                 return "; leave the scheme and the path out";
         if (*text == '*')
                 return "; for everything below a domain write a leading dot instead of the star";
-        return "; write HOST, HOST:PORT, .DOMAIN or .DOMAIN:PORT";
+        return "; write HOST, HOST:PORT, .DOMAIN or .DOMAIN:PORT, for example example.com:443";
 }
 
 static int parse_rule(const char *text, struct egress_rule *ret_rule, struct err *err) {
@@ -27,7 +27,7 @@ static int parse_rule(const char *text, struct egress_rule *ret_rule, struct err
                 for (; text[n] && n < sizeof(shown) - 1; n++)
                         shown[n] = text[n] > ' ' && text[n] <= '~' ? text[n] : '?';
                 shown[n] = '\0';
-                return err_set(err, ERR_USAGE, "network: \"%s\": %s%s", shown, wrong, hint_of(text));
+                return err_set(err, ERR_USAGE, "network.allow: \"%s\": %s%s", shown, wrong, hint_of(text));
         }
         *ret_rule = rule;
         return 0;
@@ -52,7 +52,9 @@ static bool matches_port(const struct egress_rule *rule, uint16_t port) {
 int egress_rules_add(struct egress_rules *rules, const char *text, bool trusted, struct err *err) {
         struct egress_rule rule;
         if (rules->n_rules == EGRESS_RULES_MAX)
-                return err_set(err, ERR_LIMIT, "network: more than %d hosts; name their domain with a leading dot",
+                return err_set(err, ERR_LIMIT,
+                               "network.allow: more than %d hosts; name their domain with a leading dot, for example "
+                               "\".example.org\"",
                                EGRESS_RULES_MAX);
         if (parse_rule(text, &rule, err) < 0)
                 return -1;
@@ -62,14 +64,26 @@ int egress_rules_add(struct egress_rules *rules, const char *text, bool trusted,
         return 0;
 }
 
+#define NETWORK_FORM                                                                                                   \
+        "network must be \"none\", \"full\", or {\"allow\": [\"HOST:PORT\", …]}, for example "                       \
+        "{\"allow\": [\"example.com:443\", \".example.org\"]}"
+
+/* Neither a text nor an object with a list. */
+static int refuse_form(const json_t *network, struct err *err) {
+        const char *key;
+        json_t *value;
+        json_object_foreach ((json_t *) (uintptr_t) network, key, value)
+                if (strcmp(key, "allow") != 0)
+                        return err_set(err, ERR_USAGE, "network: there is no member \"%.60s\"; " NETWORK_FORM, key);
+        return err_set(err, ERR_USAGE, NETWORK_FORM);
+}
+
 static int parse_mode(const char *mode, const struct egress_operator *settings, struct egress_rules *ret_rules,
                       struct err *err) {
         if (strcmp(mode, "none") == 0)
                 return 0;
         if (strcmp(mode, "full") != 0)
-                return err_set(err, ERR_USAGE,
-                               "network is \"none\", \"full\", or {\"allow\": [\"HOST:PORT\", …]}, not \"%.40s\"",
-                               mode);
+                return err_set(err, ERR_USAGE, NETWORK_FORM ", not \"%.40s\"", mode);
         if (!settings->allow_full)
                 return err_set(err, ERR_REFUSED,
                                "network \"full\" is not allowed here: name the hosts with {\"allow\": [\"HOST:PORT\", "
@@ -87,12 +101,15 @@ int egress_rules_parse(const json_t *network, const struct egress_operator *sett
                 return parse_mode(json_string_value(network), settings, ret_rules, err);
         const json_t *list = json_object_get(network, "allow");
         if (!json_is_array(list) || json_object_size(network) != 1)
-                return err_set(err, ERR_USAGE, "network is \"none\", \"full\", or {\"allow\": [\"HOST:PORT\", …]}");
+                return refuse_form(network, err);
         for (size_t i = 0; i < json_array_size(list); i++) {
                 const json_t *item = json_array_get(list, i);
                 const char *text = json_string_value(item);
                 if (!text || strlen(text) != json_string_length(item))
-                        return err_set(err, ERR_USAGE, "network: the hosts under \"allow\" are texts");
+                        return err_set(
+                                err, ERR_USAGE,
+                                "network.allow[%zu] must be a text: HOST, HOST:PORT, .DOMAIN or .DOMAIN:PORT; " EGRESS_RULE_EXAMPLE,
+                                i);
                 if (egress_rules_add(ret_rules, text, false, err) < 0)
                         return -1;
         }

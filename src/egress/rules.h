@@ -16,6 +16,9 @@
 
 enum { EGRESS_RULES_MAX = 64, EGRESS_NAMED_MAX = 16 };
 
+/* The end of a message about a list. */
+#define EGRESS_RULE_EXAMPLE "name public hosts, for example {\"allow\": [\"example.com:443\", \".example.org\"]}"
+
 struct egress_rule {
         struct egress_host host; /* without the leading dot */
         uint16_t port;           /* 0: 80 and 443 */

@@ -11,6 +11,8 @@
 #include "mcp/mcp.h"
 #include "mcp/place.h"
 #include "session/session.h"
+#include "session/session_config.h"
+#include "session/session_config_check.h"
 
 #define CHANNEL_NAME "mcp-"
 enum { RUN_TOLD_MS = 5, CHANNEL_ID_LENGTH = 26, ORPHANS_MS = 30 * 1000 };
@@ -300,9 +302,12 @@ static void on_abandon(struct upload *upload) {
 
 /* ---- its beginning ---- */
 
-static int read_options(struct channel *channel, json_t *json, struct err *err) {
-        static const char *const own[] = { "op", "name", "keep" };
+static int read_options(const struct caller *caller, struct channel *channel, json_t *json, struct err *err) {
+        static const char *const own[] = { "op", "name", "keep", "operator", NULL };
+        enum { N_NOT_OPTIONS = 3 }; /* of them */
         const char *name = json_string_value(json_object_get(json, "name"));
+        if (session_config_check_options(json, "mcp", own, err) < 0)
+                return -1;
         if (!name)
                 return err_set(err, ERR_USAGE, "\"name\" must be given, as text");
         if (registry_check_name(name, err) < 0 || strlen(name) >= MCP_PREFIX_MAX)
@@ -311,8 +316,12 @@ static int read_options(struct channel *channel, json_t *json, struct err *err) 
         (void) snprintf(channel->peer.prefix, sizeof(channel->peer.prefix), "%s-", name);
         channel->keeps_sandboxes = json_is_true(json_object_get(json, "keep"));
         channel->options = json_copy(json);
-        for (size_t i = 0; channel->options && i < ELEMENTS(own); i++)
+        for (size_t i = 0; channel->options && i < N_NOT_OPTIONS; i++)
                 (void) json_object_del(channel->options, own[i]);
+        struct registry_session ignored; /* refused here, not by each call of a tool */
+        if (channel->options &&
+            session_config_from_json(caller, channel->options, SESSION_CONFIG_LOOK_NOT, &ignored, err) < 0)
+                return -1;
         channel->place = place_describe(channel->options);
         return channel->place ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
@@ -321,7 +330,7 @@ static int open_channel(struct caller *caller, json_t *json, struct err *err) {
         struct channel *channel = calloc(1, sizeof(*channel));
         if (!channel)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        int code = caller_is_operator(caller) ? read_options(channel, json, err)
+        int code = caller_is_operator(caller) ? read_options(caller, channel, json, err)
                                               : err_set(err, ERR_REFUSED, "a channel is the operator's; use POST /mcp");
         if (code < 0) {
                 json_decref(channel->options);

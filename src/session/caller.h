@@ -52,7 +52,7 @@ struct caller_type {
         void (*data)(struct caller *caller, const char *bytes, size_t size);
         void (*room)(struct caller *caller);
 
-        /* An event with file descriptors (borrowed), at once or not at all; -errno. NULL: no descriptor can go
+        /* An event, with file descriptors (borrowed) at once or not at all; -errno. NULL: no descriptor can go
          * there. */
         int (*hand_over)(struct caller *caller, const char *text, const int *fds, size_t n_fds);
 

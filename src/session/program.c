@@ -88,6 +88,20 @@ void program_hand_over(struct session *session) {
                 session_remove(session, false);
 }
 
+bool program_ask_to_end(struct session *session) {
+        static const char text[] = "{\"event\":\"end\"}";
+        struct caller *caller = session->caller;
+        if (!session->is_program || session->state != SESSION_RUNNING || !caller ||
+            caller->type->hand_over(caller, text, NULL, 0) < 0)
+                return false;
+        if (session->is_asked_to_end) /* the second time ends it, as a second Ctrl-C does; the first deadline stays */
+                return true;
+        session->is_asked_to_end = true;
+        loop_timer_drop(&session->program_timer);
+        session->program_timer = loop_timer(session->manager->loop, loop_now_ms() + PATIENCE_MS, on_deadline, session);
+        return true;
+}
+
 static json_t *describe_usage(struct kernel *kernel) {
         kernel_measure(kernel);
         return json_pack("{s:I, s:I, s:I}", "cpu_us", (json_int_t) kernel->usage.cpu_us, "memory_peak_bytes",

@@ -35,5 +35,9 @@ void program_fail(struct session *session, const struct err *err);
 /* The daemon ends: programs that were handed over go on without it. */
 void program_let_go_all(struct session_manager *manager);
 
+/* Has its caller send it SIGTERM, as if the caller had received one; if neither reacts, the box is ended. False: there
+ * is nobody to ask. */
+bool program_ask_to_end(struct session *session);
+
 /* Its kernel has ended. */
 void program_end(struct session *session);

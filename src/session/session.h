@@ -53,6 +53,7 @@ struct session {
         char what[81];       /* of a program, for `ps`: what its caller says that it runs */
         bool from_pool, needs_new_box; /* a box of the pool was tried, and was not suitable */
         struct loop_timer *program_timer; /* by then its caller has ended it, or we do */
+        bool is_asked_to_end;             /* the program, by `glovebox kill` */
         bool light; /* its only run needs nothing that is preloaded */
         bool gives_contents; /* its result has the contents of its artifacts */
         bool is_remote; /* another Glovebox has it (daemon/remote.h): nothing of it happens here */

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/units.h"
+#include "egress/filter.h"
 #include "image/image.h"
 #include "session/caller.h"
 #include "session/serve_options.h"
@@ -14,24 +15,49 @@
 #include "session/session_config_check.h"
 #include "session/session_engine.h"
 
-/* Each limit by its exact name, a number, and by the name that people type, a number or a text with a unit. */
+#define LIMIT_NAMES                                                                                                    \
+        "memory, cpus, pids, timeout, tmp, disk and files (or memory_bytes, timeout_ms, tmp_bytes, disk_bytes, "       \
+        "disk_files), for example {\"memory\": \"512m\", \"timeout\": 30}"
+
+/* Each limit by its exact name, a number, and by the name that people type, a number or a text with a unit. `allowed` is
+ * for the message. */
 static const struct {
         const char *name, *plain_name;
         size_t offset;
         uint64_t min, max;
         double factor, plain_factor; /* from the JSON number to the field */
         int (*parse)(const char *what, const char *text, uint64_t min, uint64_t max, uint64_t *ret, struct err *err);
+        const char *allowed;
 } limit_fields[] = {
-        { "memory_bytes", "memory", offsetof(struct limits, memory_bytes), 8 * MIB, 1ull << 40, 1, 1,
-          units_parse_bytes },
-        { "cpus", "cpus", offsetof(struct limits, cpu_thousandths), 10, 1024000, 1000, 1000, units_parse_thousandths },
-        { "pids", "pids", offsetof(struct limits, pids), 1, 32768, 1, 1, units_parse_count },
+        { "memory_bytes", "memory", offsetof(struct limits, memory_bytes), 8 * MIB, 1ull << 40, 1, 1, units_parse_bytes,
+          "a whole number of bytes or a text, 8m to 1t, for example 536870912 or \"512m\"" },
+        { "cpus", "cpus", offsetof(struct limits, cpu_thousandths), 10, 1024000, 1000, 1000, units_parse_thousandths,
+          "a number from 0.01 to 1024, for example 0.5 or \"2\"" },
+        { "pids", "pids", offsetof(struct limits, pids), 1, 32768, 1, 1, units_parse_count,
+          "a whole number from 1 to 32768, for example 100" },
         { "timeout_ms", "timeout", offsetof(struct limits, timeout_ms), 1, 7ull * 86400 * 1000, 1, 1000,
-          units_parse_duration_ms },
-        { "tmp_bytes", "tmp", offsetof(struct limits, tmp_bytes), 1 * MIB, 64 * GIB, 1, 1, units_parse_bytes },
-        { "disk_bytes", "disk", offsetof(struct limits, disk_bytes), 1 * MIB, 1ull << 40, 1, 1, units_parse_bytes },
-        { "disk_files", "files", offsetof(struct limits, disk_files), 16, 100 * 1000 * 1000, 1, 1, units_parse_count },
+          units_parse_duration_ms,
+          "a time from 1 ms to 7 days: timeout in seconds or as a text, timeout_ms in whole milliseconds, for "
+          "example {\"timeout\": 30}, {\"timeout\": \"500ms\"} or {\"timeout_ms\": 30000}" },
+        { "tmp_bytes", "tmp", offsetof(struct limits, tmp_bytes), 1 * MIB, 64 * GIB, 1, 1, units_parse_bytes,
+          "a whole number of bytes or a text, 1m to 64g, for example 67108864 or \"64m\"" },
+        { "disk_bytes", "disk", offsetof(struct limits, disk_bytes), 1 * MIB, 1ull << 40, 1, 1, units_parse_bytes,
+          "a whole number of bytes or a text, 1m to 1t, for example 1073741824 or \"1g\"" },
+        { "disk_files", "files", offsetof(struct limits, disk_files), 16, 100 * 1000 * 1000, 1, 1, units_parse_count,
+          "a whole number from 16 to 100000000, for example 10000" },
 };
+
+/* A number that is in range and, in the unit of the field, whole; or, where the text of a unit is the better word for a
+ * fraction, rounded down. */
+static bool read_limit_number(size_t i, bool is_exact, json_t *value, uint64_t *ret_number) {
+        double factor = is_exact ? limit_fields[i].factor : limit_fields[i].plain_factor;
+        double number = json_number_value(value) * factor;
+        if (!json_is_number(value) || !(number >= (double) limit_fields[i].min) ||
+            number > (double) limit_fields[i].max)
+                return false;
+        *ret_number = (uint64_t) number;
+        return factor != 1 || (double) *ret_number == number;
+}
 
 static int read_limit(const char *key, json_t *value, struct limits *limits, struct err *err) {
         for (size_t i = 0; i < ELEMENTS(limit_fields); i++) {
@@ -39,24 +65,20 @@ static int read_limit(const char *key, json_t *value, struct limits *limits, str
                 if (!is_exact && strcmp(limit_fields[i].plain_name, key) != 0)
                         continue;
                 uint64_t *field = (uint64_t *) ((char *) limits + limit_fields[i].offset);
-                uint64_t min = limit_fields[i].min, max = limit_fields[i].max;
-                if (json_is_string(value))
-                        return limit_fields[i].parse(key, json_string_value(value), min, max, field, err);
-                double number =
-                        json_number_value(value) * (is_exact ? limit_fields[i].factor : limit_fields[i].plain_factor);
-                if (!json_is_number(value) || number < (double) min || number > (double) max)
-                        return err_set(err, ERR_USAGE, "limit %s is not a number, or out of range", key);
-                *field = (uint64_t) number;
-                return 0;
+                bool is_good = json_is_string(value)
+                                       ? limit_fields[i].parse(key, json_string_value(value), limit_fields[i].min,
+                                                               limit_fields[i].max, field, err) == 0
+                                       : read_limit_number(i, is_exact, value, field);
+                return is_good ? 0 : err_set(err, ERR_USAGE, "limits.%s must be %s", key, limit_fields[i].allowed);
         }
-        return err_set(err, ERR_USAGE, "there is no limit \"%.40s\"", key);
+        return err_set(err, ERR_USAGE, "limits: there is no limit \"%.40s\"; there are " LIMIT_NAMES, key);
 }
 
 int session_config_read_limits(json_t *json, struct limits *limits, struct err *err) {
         const char *key;
         json_t *value;
         if (json && !json_is_object(json))
-                return err_set(err, ERR_USAGE, "\"limits\" must be an object");
+                return err_set(err, ERR_USAGE, "limits must be an object with " LIMIT_NAMES);
         json_object_foreach (json, key, value)
                 if (read_limit(key, value, limits, err) < 0)
                         return -1;
@@ -95,7 +117,7 @@ static int check_network(const struct session_manager *manager, json_t *json, bo
         if (egress_rules_parse(json_object_get(json, "network"), &manager->options->egress, rules, err) < 0)
                 return -1;
         *ret_has_network = rules->mode != EGRESS_NONE;
-        return 0;
+        return egress_filter_check_rules(&manager->options->egress, rules, err);
 }
 
 /* Options for the maker alone are stored as JSON. */
@@ -135,11 +157,38 @@ static int check_rights(const struct caller *caller, json_t *json, struct err *e
         return 0;
 }
 
+/* What is no boolean would be taken for false. */
+static int check_booleans(json_t *json, struct err *err) {
+        static const char *const keys[] = { "allow_weaker", "operator", "users" };
+        for (size_t i = 0; i < ELEMENTS(keys); i++) {
+                json_t *value = json_object_get(json, keys[i]);
+                if (value && !json_is_null(value) && !json_is_boolean(value))
+                        return err_set(err, ERR_USAGE, "\"%s\" must be true or false", keys[i]);
+        }
+        return 0;
+}
+
 /* A project's daemon works in the project, unless the request names another directory. */
-static int choose_workspace(const struct caller *caller, struct registry_session *row, struct err *err) {
+static void choose_workspace(const struct caller *caller, struct registry_session *row) {
         const char *project = caller->manager->options->project;
         if (!*row->workspace && caller_is_operator(caller) && strlen(project) < 1000)
                 (void) snprintf(row->workspace, 1000, "%s", project);
+}
+
+/* What needs no look at engines, images and directories. */
+static int read_members(const struct caller *caller, json_t *json, struct registry_session *row, bool *ret_has_network,
+                        struct err *err) {
+        json_t *limits = json_object_get(json, "limits");
+        if (check_rights(caller, json, err) < 0 || check_booleans(json, err) < 0 ||
+            read_text(json, "image", row->image, sizeof(row->image), err) < 0 ||
+            read_text(json, "mode", row->mode, sizeof(row->mode), err) < 0 ||
+            read_text(json, "workspace", row->workspace, 1000, err) < 0 ||
+            session_config_read_limits(json_is_null(limits) ? NULL : limits, &row->limits, err) < 0 ||
+            session_config_check_ceiling(caller, &row->limits, err) < 0 ||
+            check_network(caller->manager, json, ret_has_network, err) < 0)
+                return -1;
+        if (strcmp(row->mode, "fast") != 0 && strcmp(row->mode, "fresh") != 0)
+                return err_set(err, ERR_USAGE, "mode must be \"fast\" or \"fresh\"");
         if (*row->workspace && *row->workspace != '/')
                 return err_set(err, ERR_USAGE, "workspace: %.200s is not an absolute path", row->workspace);
         return 0;
@@ -154,24 +203,52 @@ int session_config_from_json(const struct caller *caller, json_t *json, enum ses
         bool has_network = false;
         (void) snprintf(row.image, sizeof(row.image), "%s", options->image);
         (void) snprintf(row.owner, sizeof(row.owner), "%s", caller->owner);
-        if (check_rights(caller, json, err) < 0 || read_text(json, "image", row.image, sizeof(row.image), err) < 0 ||
-            read_text(json, "mode", row.mode, sizeof(row.mode), err) < 0 ||
-            read_text(json, "workspace", row.workspace, 1000, err) < 0 ||
-            session_config_read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 ||
-            session_config_check_ceiling(caller, &row.limits, err) < 0 ||
-            check_network(caller->manager, json, &has_network, err) < 0 ||
+        if (read_members(caller, json, &row, &has_network, err) < 0 ||
             read_options(caller, json, has_network, &row, err) < 0 ||
             session_config_check(caller, json, look, &row, err) < 0)
                 return -1;
         session_engine_set_limits(caller->manager, json_object_get(json, "limits"), &row);
-        if (strcmp(row.mode, "fast") != 0 && strcmp(row.mode, "fresh") != 0)
-                return err_set(err, ERR_USAGE, "mode must be \"fast\" or \"fresh\"");
         if (json_is_true(json_object_get(json, "allow_weaker")))
                 row.allow_weaker = true;
-        if (choose_workspace(caller, &row, err) < 0)
-                return -1;
+        choose_workspace(caller, &row);
         *ret_row = row;
         return 0;
+}
+
+static bool is_given(json_t *json, const char *key) {
+        json_t *value = json_object_get(json, key);
+        return value && !json_is_null(value);
+}
+
+/* Another engine or image is judged as for a new session; the session's own need not be there any more. */
+static int check_other_place(const struct caller *caller, const struct session *session, json_t *json,
+                             struct registry_session *row, struct err *err) {
+        bool names_engine = is_given(json, "engine") || is_given(json, "isolation");
+        struct session_engine own = session_engine_of(&session->row);
+        json_t *asked = json_copy(json);
+        if (!asked)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        if (!names_engine)
+                json_object_set_new(asked, "engine", json_string(*own.name ? own.name : "native"));
+        if (!is_given(asked, "image"))
+                json_object_set_new(asked, "image", json_string(session->row.image));
+        int code = read_options(caller, asked, true, row, err);
+        json_decref(asked);
+        return code;
+}
+
+int session_config_check_request(const struct caller *caller, const struct session *session, json_t *json,
+                                 struct err *err) {
+        struct registry_session row = session->row;
+        bool ignored, names_image = is_given(json, "image");
+        if (read_members(caller, json, &row, &ignored, err) < 0)
+                return -1;
+        names_image = names_image && strcmp(row.image, session->row.image) != 0;
+        if (names_image || is_given(json, "engine") || is_given(json, "isolation"))
+                if (check_other_place(caller, session, json, &row, err) < 0)
+                        return -1;
+        return session_config_check(caller, json, names_image ? SESSION_CONFIG_LOOK_LATER : SESSION_CONFIG_LOOK_NOT,
+                                    &row, err);
 }
 
 bool session_config_has_users(const struct registry_session *row) {

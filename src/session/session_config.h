@@ -11,7 +11,11 @@ struct session;
 
 /* When are the directories opened that a box is to be shown? A program's box is made at once, and the maker's look, a
  * moment later, is enough: one at a large tree takes long, and all other callers of the daemon would wait for it. */
-enum session_config_look { SESSION_CONFIG_LOOK_NOW, SESSION_CONFIG_LOOK_LATER };
+enum session_config_look {
+        SESSION_CONFIG_LOOK_NOW,
+        SESSION_CONFIG_LOOK_LATER,
+        SESSION_CONFIG_LOOK_NOT, /* at the image neither: it is a session's that exists, or one for later */
+};
 
 /* Checks that a key of the service may have these limits. The operator may have any. */
 int session_config_check_ceiling(const struct caller *caller, const struct limits *limits, struct err *err);
@@ -20,10 +24,13 @@ int session_config_check_ceiling(const struct caller *caller, const struct limit
 int session_config_read_limits(json_t *json, struct limits *limits, struct err *err);
 
 /* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "network", "users", "allow_weaker".
- * Mounts
- * beyond what the daemon allows to all, a workspace and "allow_weaker" are the operator's. */
+ * Mounts beyond what the daemon allows to all, a workspace and "allow_weaker" are the operator's. */
 int session_config_from_json(const struct caller *caller, json_t *json, enum session_config_look look,
                              struct registry_session *ret_row, struct err *err);
+
+/* Refuses for a session that exists what would be refused for a new one. Directories are not opened. */
+int session_config_check_request(const struct caller *caller, const struct session *session, json_t *json,
+                                 struct err *err);
 
 /* True if the box has more than one user (the option "users"). */
 bool session_config_has_users(const struct registry_session *row);

@@ -1,5 +1,6 @@
 #include "session/session_config_check.h"
 
+#include <stdint.h>
 #include <string.h>
 
 #include "base/fd.h"
@@ -25,6 +26,30 @@ int session_config_check_members(json_t *json, const char *where, const char *co
                                        "%s: there is no member \"%.60s\"; docs/PROTOCOL.md lists those there are",
                                        where, key);
         }
+        return 0;
+}
+
+/* What a session can be made with; also docs/PROTOCOL.md, docs/API.md and the SDK. */
+static const char *const options[] = { "image",     "mode",    "limits",       "env",    "mounts",    "data",
+                                       "workspace", "network", "allow_weaker", "engine", "isolation", "users" };
+
+static bool is_word(const char *word, const char *const *words, size_t n_words) {
+        for (size_t i = 0; i < n_words && words[i]; i++)
+                if (strcmp(words[i], word) == 0)
+                        return true;
+        return false;
+}
+
+int session_config_check_options(json_t *json, const char *where, const char *const *own, struct err *err) {
+        const char *key;
+        json_t *value;
+        json_object_foreach (json, key, value)
+                if (!is_word(key, options, ELEMENTS(options)) && !is_word(key, own, SIZE_MAX))
+                        return err_set(err, ERR_USAGE,
+                                       "%s: there is no option \"%.60s\"; there are image, mode, limits, env, mounts, "
+                                       "data, workspace, network, allow_weaker, engine, isolation and users, for "
+                                       "example {\"limits\": {\"memory\": \"512m\"}}",
+                                       where, key);
         return 0;
 }
 
@@ -152,14 +177,14 @@ int session_config_check(const struct caller *caller, json_t *json, enum session
         json_t *data = session_config_check_get(json, "data");
         bool is_operator = caller_is_operator(caller) && json_is_true(json_object_get(json, "operator"));
         const struct policy policy = maker_policy(manager->maker_settings, is_operator, !caller_is_operator(caller));
-        bool later = look == SESSION_CONFIG_LOOK_LATER;
+        bool later = look != SESSION_CONFIG_LOOK_NOW, looks_at_image = look != SESSION_CONFIG_LOOK_NOT;
         if (check_users(json, row, err) < 0)
                 return -1;
         if (session_engine_of(row).is_instance && check_instance(json, row, err) < 0)
                 return -1;
         if (session_engine_is_remote(row)) /* images and directories are those of the other host: it checks them */
                 return session_config_check_env(session_config_check_get(json, "env"), err);
-        if ((session_engine_is_native(row) && check_image(manager, row->image, err) < 0) ||
+        if ((looks_at_image && session_engine_is_native(row) && check_image(manager, row->image, err) < 0) ||
             session_config_check_env(session_config_check_get(json, "env"), err) < 0 ||
             check_mounts(&policy, later, session_config_check_get(json, "mounts"), err) < 0)
                 return -1;

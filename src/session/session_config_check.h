@@ -21,3 +21,6 @@ int session_config_check_env(json_t *env, struct err *err);
 /* Refuses members other than these (ended by NULL), so that a misspelled one is not ignored. `where` is for the
  * message. */
 int session_config_check_members(json_t *json, const char *where, const char *const *known, struct err *err);
+
+/* The same for a request that makes a session: its options, and `own` of this wire. */
+int session_config_check_options(json_t *json, const char *where, const char *const *own, struct err *err);

@@ -173,3 +173,24 @@ def test_all_that_is_awake_goes_to_sleep_at_once(make_service: StartService) -> 
     assert ann.get("/sandbox/a").json()["state"] == "asleep"
     assert daemon.client().request("session.show", session="b")["state"] == "asleep"
     assert ann.execute("a", "x")["result"]["text/plain"] == "1"
+
+
+def test_wrong_members_are_refused_over_http_for_new_and_existing(make_service: StartService) -> None:
+    ann = make_service().client("ann")
+    assert ann.post("/sandbox/exists/create", {"limits": None}).status == 201
+    wrong: list[tuple[dict[str, Any], int, str]] = [
+        ({"limits": {"bogus": 1}}, 400, "there are memory, cpus"),
+        ({"limits": {"pids": 1.5}}, 400, "limits.pids must be a whole number from 1 to 32768, for example"),
+        ({"network": {"allow": ["169.254.169.254"]}}, 403, "network.allow: no box may reach 169.254.169.254"),
+        ({"network": "some"}, 400, "for example"),
+        ({"bogus": 1}, 400, "bogus"),
+        ({"operator": True}, 400, "operator"),
+        ({"workspace": "/tmp"}, 403, "workspace"),
+        ({"min_isolation": 1}, 400, "min_isolation"),
+        ({"mounts": [{"source": "/usr", "destination": "/mnt"}]}, 403, "/usr"),
+    ]
+    for body, status, said in wrong:
+        for name in ("new", "exists"):
+            answer = ann.post(f"/sandbox/{name}/create", body)
+            assert answer.status == status and said in answer.json()["detail"], (body, name, answer)
+    assert ann.post("/sandbox/exists/create", {}).status == 200 and ann.get("/sandbox/new").status == 404

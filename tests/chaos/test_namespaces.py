@@ -36,12 +36,15 @@ def first(start_daemon: StartDaemon) -> Daemon:
     return start_daemon()
 
 
-def test_daemons_with_one_path_in_different_mount_namespaces_leave_each_others_boxes_alone(first: Daemon) -> None:
+@pytest.mark.parametrize("more", [(), ("--pid", "--fork", "--kill-child", "--mount-proc")], ids=["mount", "pid"])
+def test_daemons_with_one_path_in_different_namespaces_leave_each_others_boxes_alone(
+    first: Daemon, more: tuple[str, ...]
+) -> None:
     client = first.client()
     client.execute("x = 41", "s")
     other_data = first.glovebox.place.path / "other"
     shutil.copytree(first.data, other_data, ignore=shutil.ignore_patterns("*.sock", "state", "sessions", "registry*"))
-    with beside(first, other_data) as second:
+    with beside(first, other_data, *more) as second:
         other = second.client()
         assert other.request("session.list")["sessions"] == []
         other.execute("x = 42", "s")

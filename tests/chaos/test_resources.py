@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -143,6 +144,47 @@ def test_l11_a_small_limit_of_open_files_is_named_for_what_it_is(start_daemon: S
     assert "Invalid argument" not in daemon.words() + " ".join(answered)
     assert limit < 128 or not answered, answered
     client.close()
+
+
+@pytest.mark.parametrize("limit", [64, 128, 512, 1024])
+def test_a_program_runs_in_a_box_of_few_open_files(start_daemon: StartDaemon, limit: int) -> None:
+    """It is forked from the nursery and inherits the limit; its channel moves to a high number, but not too high."""
+    daemon = start_daemon("--pool", "1", start=False)
+    daemon.start(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+    done = daemon.cli("run", "-c", "print(6 * 7)")
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+    assert "Invalid argument" not in daemon.words() + done.stderr
+
+
+PIN = """
+import resource, socket
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+file, pairs = open("/dev/null"), []
+try:
+    while True:
+        pairs.append(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+        pairs[-1][0].setblocking(False)
+        try:
+            while True:
+                socket.send_fds(pairs[-1][0], [b"x"], [file.fileno()] * 253)
+        except BlockingIOError:
+            pass
+except OSError as error:
+    print(error.errno, flush=True)
+"""
+
+
+@pytest.mark.parametrize("limit", [1024, 4096])
+def test_descriptors_that_a_box_has_in_flight_stop_no_other(start_daemon: StartDaemon, limit: int) -> None:
+    """Linux counts them by user, and without root all boxes and the daemon are one."""
+    daemon = start_daemon("--pool", "1", who="user", start=False)
+    daemon.start(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+    client = daemon.client()
+    assert client.execute(PIN, "greedy")["stdout"] == f"{errno.ETOOMANYREFS}\n"
+    assert client.execute("6 * 7", "modest")["result"] == {"text/plain": "42"}
+    assert daemon.cli("run", "-c", "print(6 * 7)").stdout == "42\n"
+    assert "references" not in daemon.words()
 
 
 def works(daemon: Daemon) -> Client | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,8 @@ for name in ('SIGTERM', 'SIGHUP', 'SIGUSR1'):
     signal.signal(getattr(signal, name), tidy)
 try:
     print('begun', flush=True)
-    time.sleep(60)
+    for _ in range(600):  # a signal between two steps of Python does not end the sleep that follows
+        time.sleep(0.1)
 except KeyboardInterrupt:
     print('caught', flush=True)
 """
@@ -95,3 +97,65 @@ def test_twenty_thousand_arguments_are_passed(daemon: Daemon, words: list[str]) 
     for program in (["-c", "import sys; print(len(sys.argv))"], ["-l", "bash", "-c", "echo $(($# + 1))"]):
         done = daemon.glovebox(*words, *program, *numbers)
         assert (done.returncode, done.stdout) == (0, "20001\n"), done.stderr
+
+
+def first_id(daemon: Daemon) -> str:
+    return daemon.glovebox("ps", "--socket", daemon.socket, "-q").stdout.split()[0]
+
+
+def kill(daemon: Daemon, *words: str) -> float:
+    begin = time.monotonic()
+    done = daemon.glovebox("kill", "--socket", daemon.socket, *words)
+    assert done.returncode == 0 and ": ended" in done.stdout, done
+    return time.monotonic() - begin
+
+
+def test_kill_is_a_sigterm_with_a_daemon_and_without(daemon: Daemon, words: list[str]) -> None:
+    with start(daemon, [*words, "-c", CATCHES]) as process:
+        assert process.stdout and process.stdout.readline() == "begun\n"
+        kill(daemon, first_id(daemon))
+        out, err = process.communicate(timeout=30)
+    assert (out, process.returncode) == ("tidy SIGTERM\n", 7), err
+
+
+STUBBORN = "import signal, time\nsignal.signal(15, signal.SIG_IGN)\nprint('begun', flush=True)\ntime.sleep(60)"
+
+
+def test_kill_ends_a_program_that_ignores_it_and_minus_nine_at_once(daemon: Daemon, words: list[str]) -> None:
+    for options, least, most in (((), 1.5, 7.0), (("-9",), 0.0, 1.5)):
+        with start(daemon, [*words, "-c", STUBBORN]) as process:
+            assert process.stdout and process.stdout.readline() == "begun\n"
+            begin = time.monotonic()
+            kill(daemon, *options, first_id(daemon))
+            process.communicate(timeout=30)
+            took = time.monotonic() - begin
+        assert process.returncode != 0 and least <= took <= most, (options, took)
+
+
+def test_kill_reaches_a_caller_that_is_stopped(daemon: Daemon) -> None:
+    with start(daemon, ["run", "--socket", daemon.socket, "-c", STUBBORN]) as process:
+        assert process.stdout and process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGSTOP)
+        try:
+            assert kill(daemon, first_id(daemon)) < 8
+        finally:
+            process.send_signal(signal.SIGCONT)
+        process.communicate(timeout=30)
+    assert process.returncode != 0
+
+
+@pytest.mark.parametrize("options", [[], ["-9"]])
+def test_kill_knows_a_program_whose_daemon_was_replaced(binary: Path, options: list[str]) -> None:
+    for make in make_daemons(binary):
+        daemon = make("--pool", "1", "--preload", "json")
+        with start(daemon, ["run", "--socket", daemon.socket, "-c", CATCHES]) as process:
+            assert process.stdout and process.stdout.readline() == "begun\n"
+            name = first_id(daemon)
+            daemon.terminate()
+            daemon.start()
+            assert first_id(daemon) == name
+            kill(daemon, *options, name)
+            out, err = process.communicate(timeout=30)
+        expected = ("", -signal.SIGKILL) if options else ("tidy SIGTERM\n", 7)
+        assert (out, process.returncode) == expected, err
+        assert not (daemon.glovebox.place.data / "runs").exists() or options

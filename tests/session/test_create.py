@@ -56,6 +56,84 @@ def test_what_is_allowed_is_made_and_null_is_nothing(daemon: Daemon) -> None:
     client.request("session.remove", session="good")
 
 
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"limits": {"bogus": 1}}, r"limits: there is no limit \"bogus\"; there are memory, .*for example"),
+    ({"limits": []}, "limits must be an object with memory"),
+    ({"limits": {"memory": True}}, r"limits.memory must be a whole number of bytes .*8m to 1t, for example"),
+    ({"limits": {"memory": "12x"}}, r"limits.memory must be .*for example"),
+    ({"limits": {"memory_bytes": 1}}, r"limits.memory_bytes must be .*for example"),
+    ({"limits": {"memory_bytes": 16777216.5}}, r"limits.memory_bytes must be a whole number"),
+    ({"limits": {"pids": 1.5}}, r"limits.pids must be a whole number from 1 to 32768, for example"),
+    ({"limits": {"cpus": None}}, r"limits.cpus must be a number from 0.01 to 1024, for example"),
+    ({"limits": {"timeout": 1e300}}, r"limits.timeout must be a time from 1 ms to 7 days"),
+    ({"limits": {"files": 0}}, r"limits.files must be .*from 16 .*for example"),
+    ({"network": 5}, r"network must be .*\"none\", \"full\".*for example"),
+    ({"network": "some"}, r"network must be .*for example .*, not \"some\""),
+    ({"network": {"allow": ["a.org"], "deny": []}}, r"network: there is no member \"deny\".*for example"),
+    ({"network": {"allow": [1]}}, r"network.allow\[0\] must be a text: HOST, .*for example"),
+    ({"network": {"allow": ["a b"]}}, r"network.allow: \"a\?b\": .*for example"),
+    *[
+        ({"network": {"allow": ["example.com", host]}}, r"network.allow: no box may reach .*for example")
+        for address in ("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
+                        "100.100.100.200", "0.0.0.0", "224.0.0.1", "255.255.255.255", "[::1]", "[::]", "[fe80::1]",
+                        "[fd00::1]", "[fd00:ec2::254]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[ff02::1]",
+                        "localhost", "a.localhost")
+        for host in (address, f"{address}:8080")
+    ],
+    ({"mode": 1}, "mode"),
+    ({"mode": "slow"}, "mode"),
+    ({"image": 1}, "image"),
+    ({"engine": 1}, "engine"),
+    ({"engine": "bogus"}, "bogus"),
+    ({"isolation": "bogus"}, "bogus"),
+    ({"users": "yes"}, "users"),
+    ({"allow_weaker": "yes"}, "allow_weaker"),
+    ({"env": {"A": 1}}, "env"),
+    ({"data": 1}, "data"),
+    ({"workspace": 1}, "workspace"),
+    ({"workspace": "relative"}, "workspace"),
+    ({"mounts": [{"source": "/etc", "destination": "/mnt"}]}, "/etc"),
+    ({"mounts": [{"source": "/usr", "destination": "/mnt", "bogus": 1}]}, "bogus|allow"),
+    ({"bogus": 1}, "bogus"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def existing(daemon: Daemon) -> Daemon:
+    daemon.client().request("session.create", session="exists", limits=None, network=None)
+    return daemon
+
+
+@pytest.mark.parametrize("name", ["never", "exists"])
+@pytest.mark.parametrize(("options", "said"), WRONG, ids=[str(options) for options, _ in WRONG])
+def test_wrong_members_are_refused_for_new_and_existing(
+    existing: Daemon, options: dict[str, Any], said: str, name: str
+) -> None:
+    with pytest.raises(DaemonError, match=said):
+        existing.client().request("session.create", session=name, **options)
+
+
+def test_an_existing_session_is_found_again_with_what_it_was_made_with(daemon: Daemon) -> None:
+    client = daemon.client()
+    options = {"limits": {"memory": "100m"}, "mode": "fresh", "env": {"A": "b"}, "network": {"allow": ["example.com"]}}
+    assert client.request("session.create", session="again", **options)["created"]
+    answer = client.request("session.create", session="again", **options)
+    assert (answer["created"], answer["unchanged"]) == (False, [])
+    answer = client.request("session.create", session="again", limits={"memory": "200m"}, network="none")
+    assert sorted(answer["unchanged"]) == ["memory", "network"]
+    with pytest.raises(DaemonError, match="no-such-image"):
+        client.request("session.create", session="again", image="no-such-image")
+    client.request("session.remove", session="again")
+
+
+def test_what_the_operator_allows_may_be_named(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--egress-allow-private", "127.0.0.1", "--egress-allow-private", "localhost")
+    client = daemon.client()
+    client.request("session.create", session="a", network={"allow": ["127.0.0.1:80", "localhost"]})
+    with pytest.raises(DaemonError, match="10.0.0.1"):
+        client.request("session.create", session="b", network={"allow": ["10.0.0.1"]})
+
+
 SETTINGS = [
     (("--allow-read", "/nowhere"), "--allow-read"),
     (("--allow-write", "relative"), "--allow-write"),
@@ -91,3 +169,9 @@ def test_wrong_keys_are_refused_before_anything_of_the_host_is_touched(start_dae
             client.request("session.create", session="x", mounts=[{"source": source, "destination": "/mnt/x"}])
         answered.add(str(caught.value).replace(source, "PATH"))
     assert len(answered) == 1, answered
+
+
+@pytest.mark.parametrize("options", [{"bogus": 1}, {"limits": {"bogus": 1}}, {"network": {"allow": ["127.0.0.1"]}}])
+def test_a_channel_of_mcp_refuses_the_same(daemon: Daemon, options: dict[str, Any]) -> None:
+    with pytest.raises(DaemonError, match="bogus|no box may reach"):
+        daemon.client().request("mcp", name="agent", **options)

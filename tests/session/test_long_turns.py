@@ -5,10 +5,11 @@ a test has a few tries; a loop that does it all at once fails in each."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 
 import pytest
-from support.client import ANSWER, ERR, OUT, Client
+from support.client import ANSWER, DATA, ERR, OUT, Client
 from support.daemon import Daemon, wait_for
 from support.daemons import StartDaemon
 from support.glovebox import slowness
@@ -77,7 +78,23 @@ def drop_old_runs(daemon: Daemon, client: Client) -> None:
             assert other.finish(number)["status"] == "ok"
 
 
-WORKS = {work.__name__: work for work in (read_late, leave_many_files, list_many_files, drop_old_runs)}
+def read_a_large_file(daemon: Daemon, client: Client) -> None:
+    """A box makes a file of any size from nothing, and a client may read as fast as the daemon sends."""
+    client.execute("with open('large', 'wb') as file: file.truncate(600 << 20)", "large")
+    number = client.begin("file.read", session="large", path="large")
+    size = 0
+    for kind, payload in client.messages(number):
+        if kind == ANSWER:
+            break
+        size += len(payload) if kind == DATA else 0
+    assert size == 600 << 20
+    with daemon.glovebox.popen("cp", "--socket", daemon.socket, "large:large", "-", stdout=subprocess.DEVNULL) as fast:
+        assert fast.wait(60) == 0
+
+
+WORKS = {
+    work.__name__: work for work in (read_late, leave_many_files, list_many_files, drop_old_runs, read_a_large_file)
+}
 
 
 @pytest.mark.parametrize("work", WORKS)

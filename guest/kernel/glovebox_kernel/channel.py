@@ -45,7 +45,7 @@ REPLY_MAX_BYTES = 3 << 20
 _READ_BYTES = 64 << 10
 _FIRST_READ_BYTES = 4 << 10  # most frames are small; a larger buffer would be allocated each time
 IDLE_AFTER_MS = 1000
-_HIGH_FD = 700  # below every usual limit of open files
+_HIGH_FDS = 700, 200, 60, 3  # as high as the limit of open files permits
 _HEADER = struct.Struct("<IB3s")
 _PIECE = struct.Struct("<III")  # size of the whole payload, offset, type
 _ZERO = b"\0\0\0"
@@ -103,6 +103,13 @@ def frame_pack(kind: int, payload: bytes) -> bytes:
     return _HEADER.pack(len(payload), kind, _ZERO) + payload
 
 
+def _copy_high(fd: int) -> int:
+    for least in _HIGH_FDS[:-1]:
+        with contextlib.suppress(OSError):  # EINVAL: that is beyond the limit
+            return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, least)
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH_FDS[-1])
+
+
 class Channel:
     """Owns the descriptors. Blocking, one reader and one writer: the kernel's only thread."""
 
@@ -133,7 +140,7 @@ class Channel:
             raise ChannelError("something follows PROGRAM: the stream is out of step")
         self.send(STARTED, b"")
         os.dup2(self.requests_fd, 0)
-        fd = fcntl.fcntl(self.fd, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD)
+        fd = _copy_high(self.fd)
         self.close()
         self.fd = fd  # no requests any more: close() closes this one alone
         status = os.fstat(fd)

@@ -187,12 +187,23 @@ int privilege_set_user_rlimits(const struct limits *limits, int has_pids_cgroup)
         return set_rlimits(rows, ELEMENTS(rows));
 }
 
+/* Linux counts descriptors that are in flight by user, and refuses to send more to whoever has a lower limit than there
+ * are. Without root all boxes and their maker are one user, so a box gets at most half of what its maker may have. */
+static rlim_t choose_open_files(void) {
+        enum { LEAST = 512, MOST = 4096 };
+        struct rlimit has;
+        if (getrlimit(RLIMIT_NOFILE, &has) < 0 || has.rlim_max / 2 < LEAST)
+                return LEAST;
+        return has.rlim_max / 2 < MOST ? has.rlim_max / 2 : MOST;
+}
+
 int privilege_set_rlimits(const struct limits *limits, int has_memory_cgroup, int has_pids_cgroup) {
         /* Interpreters, BLAS and Arrow reserve far more address space than they use: below 4 GiB they do not start, so
          * on a host without a memory controller this bounds the damage and not the box. */
         rlim_t address_space = limits->memory_bytes > 4 * GIB ? limits->memory_bytes : 4 * GIB;
+        rlim_t open_files = choose_open_files();
         const struct rlimit_row rows[] = {
-                { RLIMIT_NOFILE, 1024, 4096, true },
+                { RLIMIT_NOFILE, open_files < 1024 ? open_files : 1024, open_files, true },
                 /* 1 and not 0: both write no file, but with 0 the kernel still starts a host program that core_pattern
                  * pipes to, and hands it the tenant's memory. */
                 { RLIMIT_CORE, 1, 1, true },
