@@ -169,6 +169,11 @@ def test_a_client_that_half_closes_still_gets_its_answers(daemon: Daemon) -> Non
 
 
 def test_many_clients_come_and_go(daemon: Daemon) -> None:
+    def pool_is_full() -> bool:
+        pool = daemon.client().request("status")["pool"]
+        return pool["ready"] >= pool["wanted"] and pool["light_ready"] >= pool["light_wanted"]
+
+    wait_for("the pool, whose kernels have descriptors, too", pool_is_full)
     before = daemon.descriptors()
     for _ in range(10):
         crowd = [Client(daemon.socket) for _ in range(20)]
