@@ -103,7 +103,8 @@ def test_ps_and_status_show_every_process_of_the_daemon(start_daemon: StartDaemo
     client.request("session.create", session="net", network={"allow": ["example.invalid:443"]})
     client.execute("x = 1", "net")
     status = wait_for("the nursery", lambda: (shown := client.request("status"))["nursery"] and shown)
-    assert status["helpers"].pop("remote")["state"] == "off", "no remote is configured"
+    for name in ("remote", "instances"):
+        assert status["helpers"].pop(name)["state"] == "off", "neither a remote nor an instance is in use"
     pids = {name: helper["pid"] for name, helper in status["helpers"].items()}
     pids["supervisor"] = status["nursery"]["supervisor_pid"]
     assert set(pids) == {"vault", "maker", "reaper", "janitor", "proxy", "meter", "audit", "supervisor"}

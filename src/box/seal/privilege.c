@@ -189,19 +189,24 @@ int privilege_set_user_rlimits(const struct limits *limits, int has_pids_cgroup)
 
 /* Linux counts descriptors that are in flight by user, and refuses to send more to whoever has a lower limit than there
  * are. Without root all boxes and their maker are one user, so a box gets at most half of what its maker may have. */
-static rlim_t choose_open_files(void) {
+static int choose_open_files(rlim_t *ret_files) {
         enum { LEAST = 512, MOST = 4096 };
         struct rlimit has;
-        if (getrlimit(RLIMIT_NOFILE, &has) < 0 || has.rlim_max / 2 < LEAST)
-                return LEAST;
-        return has.rlim_max / 2 < MOST ? has.rlim_max / 2 : MOST;
+        if (getrlimit(RLIMIT_NOFILE, &has) < 0)
+                return -errno;
+        rlim_t half = has.rlim_max / 2;
+        *ret_files = half < LEAST ? LEAST : half < MOST ? half : MOST;
+        return 0;
 }
 
 int privilege_set_rlimits(const struct limits *limits, int has_memory_cgroup, int has_pids_cgroup) {
         /* Interpreters, BLAS and Arrow reserve far more address space than they use: below 4 GiB they do not start, so
          * on a host without a memory controller this bounds the damage and not the box. */
         rlim_t address_space = limits->memory_bytes > 4 * GIB ? limits->memory_bytes : 4 * GIB;
-        rlim_t open_files = choose_open_files();
+        rlim_t open_files;
+        int code = choose_open_files(&open_files);
+        if (code < 0)
+                return code;
         const struct rlimit_row rows[] = {
                 { RLIMIT_NOFILE, open_files < 1024 ? open_files : 1024, open_files, true },
                 /* 1 and not 0: both write no file, but with 0 the kernel still starts a host program that core_pattern
@@ -213,6 +218,6 @@ int privilege_set_rlimits(const struct limits *limits, int has_memory_cgroup, in
                 { RLIMIT_NICE, 0, 0, true },
                 { RLIMIT_AS, address_space, address_space, !has_memory_cgroup },
         };
-        int code = privilege_set_user_rlimits(limits, has_pids_cgroup);
+        code = privilege_set_user_rlimits(limits, has_pids_cgroup);
         return code < 0 ? code : set_rlimits(rows, ELEMENTS(rows));
 }
