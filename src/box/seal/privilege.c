@@ -203,7 +203,7 @@ int privilege_set_rlimits(const struct limits *limits, int has_memory_cgroup, in
         /* Interpreters, BLAS and Arrow reserve far more address space than they use: below 4 GiB they do not start, so
          * on a host without a memory controller this bounds the damage and not the box. */
         rlim_t address_space = limits->memory_bytes > 4 * GIB ? limits->memory_bytes : 4 * GIB;
-        rlim_t open_files;
+        rlim_t open_files = 0;
         int code = choose_open_files(&open_files);
         if (code < 0)
                 return code;
