@@ -34,7 +34,8 @@ seen["huge mmap"] = tried(lambda: mmap.mmap(-1, 2 << 20, flags=mmap.MAP_PRIVATE 
 seen["huge memfd"] = tried(lambda: os.memfd_create("x", os.MFD_HUGETLB))
 seen["huge shm"] = call(libc.shmget, 0, 2 << 20, 0o4000 | 0o1600)
 seen["key"] = call(libc.syscall, {"x86_64": 248, "aarch64": 217}[os.uname().machine], b"user", b"x", b"y", 1, -3)
-resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 terminals = []
 try:
     while len(terminals) < 4000:
@@ -81,7 +82,8 @@ def test_a_box_gets_none_or_little_of_what_the_machine_counts(glovebox: Glovebox
 # Fills as many connections as it can with bytes that are not read; TCP shows what it took, UDP what is there to read.
 FLOOD = r"""
 import resource, socket, sys
-resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 total = 0
 if sys.argv[1] == "tcp":
     listener = socket.socket()
