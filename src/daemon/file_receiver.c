@@ -65,6 +65,7 @@ int file_receiver_finish(struct file_receiver *receiver, struct err *err) {
         if (check_session(receiver, err) < 0 || workspace_finish_file(&receiver->file, err) < 0)
                 return -1;
         receiver->replaced = receiver->file.replaced;
+        disk_give_back(receiver_session(receiver), receiver->file.replaced_bytes);
         receiver->is_finished = true;
         return 0;
 }

@@ -210,6 +210,8 @@ int workspace_finish_file(struct workspace_file *file, struct err *err) {
         }
         bool is_nameless = !file->temporary[0];
         file->replaced = fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+        bool is_freed = file->replaced && S_ISREG(status.st_mode) && status.st_nlink == 1;
+        file->replaced_bytes = is_freed ? (uint64_t) status.st_blocks * 512 : 0;
         if (is_nameless && name_file(file, parent) < 0)
                 code = errno;
         else if ((code = -reaper_rename(is_nameless ? parent : file->workspace_fd, file->temporary, parent, name)) &&

@@ -27,6 +27,7 @@ struct workspace_file {
         char temporary[64];   /* "": it has no name yet */
         char *relative;
         bool replaced; /* after it was finished: something was there before */
+        uint64_t replaced_bytes; /* on the disk, of a plain file with no other name */
 };
 int workspace_create_file(int workspace_fd, const char *relative, struct workspace_file *ret_file, struct err *err);
 int workspace_finish_file(struct workspace_file *file, struct err *err); /* releases it, in any case */

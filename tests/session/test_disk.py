@@ -75,6 +75,16 @@ def test_a_run_that_fills_its_workspace_is_ended_and_the_session_stays(start_dae
     assert client.request("session.show", session="s")["isolation"]["disk"]["by"] in ("watched", "quota")
 
 
+def test_a_file_that_is_sent_again_takes_its_space_once(start_daemon: StartDaemon) -> None:
+    client = start_daemon().client()
+    client.request("session.create", session="s", limits={"disk": 40 * MIB})
+    for _ in range(6):
+        client.request("file.write", b"x" * (16 * MIB), session="s", path="large")
+    with pytest.raises(DaemonError, match="disk"):
+        for number in range(3):
+            client.request("file.write", b"x" * (16 * MIB), session="s", path=f"other{number}")
+
+
 def test_files_removed_from_outside_make_room(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
