@@ -23,7 +23,7 @@ static void note_nursery(struct session_manager *manager, const struct maker_nur
         for (size_t other = 0; other < manager->n_nurseries; other++) {
                 if (strcmp(manager->nurseries[other].image, news->image) != 0)
                         continue;
-                manager->nurseries[other].n_stock = news->n_stock; /* boxes are for both */
+                manager->nurseries[other].n_boxes_ready = news->n_boxes_ready; /* boxes are for both */
                 if (manager->nurseries[other].light == news->light)
                         i = other;
         }

@@ -12,7 +12,7 @@
 #include "session/manager.h"
 #include "session/session_engine.h"
 
-enum { MOUNTS_MAX = 28, ENV_MAX = 256 }; /* what making.c has room for, beside its own */
+enum { MOUNTS_MAX = 28, ENV_MAX = 256 }; /* what spawn/spawn_job_state.h has room for, beside its own */
 
 int session_config_check_members(json_t *json, const char *where, const char *const *known, struct err *err) {
         const char *key;

@@ -49,7 +49,7 @@ static bool is_alive(const struct pooled_box *pooled) {
 }
 
 void box_pool_weed(struct box_pool *pool) {
-        struct pollfd watched[STOCK_MAX];
+        struct pollfd watched[BOX_POOL_MAX];
         for (size_t i = 0; i < pool->n_boxes; i++)
                 watched[i] = (struct pollfd) { .fd = pool->boxes[i].box.pidfd, .events = POLLIN };
         if (pool->n_boxes == 0 || poll(watched, (nfds_t) pool->n_boxes, 0) <= 0)

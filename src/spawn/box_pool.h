@@ -9,7 +9,7 @@
 #include "spawn/maker.h"
 #include "spawn/nursery.h"
 
-enum { STOCK_MAX = 64 }; /* as SERVE_STOCK_MAX */
+enum { BOX_POOL_MAX = 64 }; /* as SERVE_STOCK_MAX */
 
 struct pooled_box {
         struct box box;
@@ -21,7 +21,7 @@ struct pooled_box {
 };
 
 struct box_pool {
-        struct pooled_box boxes[STOCK_MAX];
+        struct pooled_box boxes[BOX_POOL_MAX];
         size_t n_boxes;
         /* The kind of the boxes: that of the last two equal requests. "" in `image`: none yet. */
         struct maker_request kind;

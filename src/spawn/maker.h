@@ -78,7 +78,7 @@ struct maker_nursery {
         pid_t pid, supervisor_pid;
         uint64_t forks;
         uint32_t n_preloaded;
-        uint32_t n_stock; /* boxes that wait without a kernel */
+        uint32_t n_boxes_ready; /* boxes that wait without a kernel */
         char failed_imports[400];
         char trouble[200]; /* why it went down last */
 };
@@ -104,7 +104,7 @@ struct maker_settings { /* lives as long as the maker */
         const char *group_prefix; /* of the names of control groups */
         const char *kernel_dir; /* holds the package glovebox_kernel */
         const char *preload; /* what nurseries import, but for the light ones */
-        uint64_t stock; /* boxes to be kept without a kernel */
+        uint64_t stock; /* size of the box pool */
         const char *const *read_paths, *const *write_paths; /* what callers may show, NULL-terminated */
         const char *const *key_write_paths; /* those of write_paths that sessions of keys may show, too */
         uint64_t df_bytes, np_bytes; /* what is large enough to be trimmed */
