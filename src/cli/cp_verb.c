@@ -222,6 +222,14 @@ static int copy_directory_out(struct daemon_client *client, const char *session,
         return code;
 }
 
+/* "a" -> ".", "/a" -> "/", "a/b" -> "a". NULL: out of memory. */
+static char *parent_of(const char *path) {
+        const char *slash = strrchr(path, '/');
+        if (!slash)
+                return strdup(".");
+        return slash == path ? strdup("/") : strndup(path, (size_t) (slash - path));
+}
+
 static int copy_from_session(struct daemon_client *client, const struct side *from, const char *to, struct err *err) {
         char type[16], name[PATH_MAX];
         if (find_source_type(client, from, type, err) < 0)
@@ -235,13 +243,9 @@ static int copy_from_session(struct daemon_client *client, const struct side *fr
         bool into = (stat(to, &status) == 0 && S_ISDIR(status.st_mode)) || to[strlen(to) - 1] == '/';
         (void) snprintf(name, sizeof(name), "%s", base_name(into ? from->path : to));
         name[strcspn(name, "/")] = '\0';
-        _cleanup_free_ char *parent = strdup(to);
+        _cleanup_free_ char *parent = into ? strdup(to) : parent_of(to);
         if (!parent)
                 return err_set(err, ERR_SYSTEM, "out of memory");
-        if (!into) {
-                char *slash = strrchr(parent, '/');
-                (void) strcpy(parent, slash == parent ? "/" : slash ? (*slash = '\0', parent) : ".");
-        }
         if (into && (strcmp(name, ".") == 0 || strcmp(name, "workspace") == 0))
                 (void) snprintf(name, sizeof(name), "%s", from->session);
         _cleanup_fd_ int parent_fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

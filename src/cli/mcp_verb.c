@@ -130,6 +130,18 @@ static char **server_arguments(char **args) {
         return list;
 }
 
+static int run_line(struct line *line, const char *operand, char **arguments, struct err *err) {
+        const struct mcp_install order = { .client = line->install ? line->install : line->uninstall,
+                                           .arguments = arguments,
+                                           .is_removal = line->uninstall != NULL,
+                                           .is_sure = line->yes };
+        if (operand)
+                return err_set(err, ERR_USAGE, "mcp takes no operand; leave \"%.60s\" out", operand);
+        if (line->install && line->uninstall)
+                return err_set(err, ERR_USAGE, "--install and --uninstall exclude each other");
+        return order.client ? mcp_install_run(&order, err) : mcp_serve(line, err);
+}
+
 int verb_mcp(int argc, char **argv) {
         struct line line = { .session = SESSION_OPTIONS_DEFAULT };
         struct option_rest rest;
@@ -142,18 +154,8 @@ int verb_mcp(int argc, char **argv) {
                 session_options_release(&line.session);
                 return 0;
         }
-        if (code == 0 && rest.operands[0])
-                code = err_set(&err, ERR_USAGE, "mcp takes no operand; leave \"%.60s\" out", rest.operands[0]);
-        if (code == 0 && line.install && line.uninstall)
-                code = err_set(&err, ERR_USAGE, "--install and --uninstall exclude each other");
-        if (code == 0 && (line.install || line.uninstall)) {
-                const struct mcp_install order = { .client = line.install ? line.install : line.uninstall,
-                                                   .arguments = arguments,
-                                                   .is_removal = line.uninstall != NULL,
-                                                   .is_sure = line.yes };
-                code = mcp_install_run(&order, &err);
-        } else if (code == 0)
-                code = mcp_serve(&line, &err);
+        if (code == 0)
+                code = run_line(&line, rest.operands[0], arguments, &err);
         session_options_release(&line.session);
         return code < 0 ? terminal_fail(&err) : code;
 }

@@ -22,7 +22,7 @@ enum {
         INSTANCE_MAKING_MS = 900000, /* that its helper may take: it has deadlines of its own for each step */
 };
 
-static void on_event(void *context, uint32_t events);
+static void remote_request_on_event(void *context, uint32_t events);
 static void connect_now(struct remote_request *request);
 
 /* ---- the end ---- */
@@ -320,8 +320,28 @@ static void on_timer(void *context) {
         refuse(request, &err, false);
 }
 
+/* -1 with err if the connection is not made again for this request. */
+static int check_retry(const struct remote_request *request, bool was_sent, const struct err *why, struct err *err) {
+        const char *colon = why ? ": " : "", *reason = why ? why->message : "";
+        if ((was_sent && !(request->traits & REMOTE_AGAIN)) || request->traits & REMOTE_UPLOAD)
+                return err_set(err, ERR_GONE,
+                               "the connection to the remote at %.200s broke%s%.400s, and the request is not sent "
+                               "again by itself: look whether it was done",
+                               remote_place_words(request->manager, &request->place), colon, reason);
+        if (loop_now_ms() - request->away_since_ms >= request->manager->options->engines.remote_timeout_ms)
+                return err_set(err, ERR_GONE, "the remote cannot be reached%s%.600s%s%s", colon, reason,
+                               request->is_started ? "; the run goes on there: " : "",
+                               request->is_started ? request->run_id : "");
+        return 0;
+}
+
+static uint64_t longer_pause(uint64_t pause_ms) {
+        if (pause_ms == 0)
+                return PAUSE_MIN_MS;
+        return pause_ms * 2 < PAUSE_MAX_MS ? pause_ms * 2 : PAUSE_MAX_MS;
+}
+
 static void broken(struct remote_request *request, const struct err *why) {
-        const struct engine_settings *settings = &request->manager->options->engines;
         uint64_t now_ms = loop_now_ms();
         struct err err;
         bool was_sent = request->fd >= 0 && why == NULL;
@@ -330,34 +350,20 @@ static void broken(struct remote_request *request, const struct err *why) {
                 request->away_since_ms = now_ms;
                 request->pause_ms = 0;
         }
-        if ((was_sent && !(request->traits & REMOTE_AGAIN)) || request->traits & REMOTE_UPLOAD) {
-                (void) err_set(&err, ERR_GONE,
-                               "the connection to the remote at %.200s broke%s%.400s, and this is not asked again by "
-                               "itself: look whether it was done",
-                               remote_place_words(request->manager, &request->place), why ? ": " : "",
-                               why ? why->message : "");
-                refuse(request, &err, false);
-                return;
-        }
-        if (now_ms - request->away_since_ms >= settings->remote_timeout_ms) {
-                (void) err_set(&err, ERR_GONE, "the remote cannot be reached%s%.600s%s%s", why ? ": " : "",
-                               why ? why->message : "", request->is_started ? "; the run goes on there: " : "",
-                               request->is_started ? request->run_id : "");
+        if (check_retry(request, was_sent, why, &err) < 0) {
                 refuse(request, &err, false);
                 return;
         }
         loop_timer_drop(&request->timer);
         request->timer = loop_timer(request->manager->loop, now_ms + request->pause_ms, on_timer, request);
-        request->pause_ms = request->pause_ms == 0                 ? PAUSE_MIN_MS
-                            : request->pause_ms * 2 < PAUSE_MAX_MS ? request->pause_ms * 2
-                                                                   : PAUSE_MAX_MS;
+        request->pause_ms = longer_pause(request->pause_ms);
         if (!request->timer) {
                 (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 refuse(request, &err, false);
         }
 }
 
-/* What is asked for: the request itself, or the rest of what it had begun. A new reference. */
+/* The body to send: the request itself, or a request for the rest of its answer. A new reference. */
 static json_t *request_text(struct remote_request *request) {
         json_t *json = json_copy(request->json);
         if (request->is_started && request->caller->stream && *request->remote_name) {
@@ -407,7 +413,7 @@ static void connect_now(struct remote_request *request) {
         request->is_told = false;
         request->parser = message_parser_make(MESSAGE_FROM_DAEMON);
         request->queue = message_queue_make(QUEUE_MAX);
-        request->watch = loop_watch(manager->loop, request->fd, EPOLLIN, on_event, request);
+        request->watch = loop_watch(manager->loop, request->fd, EPOLLIN, remote_request_on_event, request);
         if (!request->watch || send_request(request) < 0) {
                 (void) err_set(&err, ERR_GONE, "the helper that connects to the remote has died");
                 broken(request, &err);
@@ -471,7 +477,7 @@ static bool receive(struct remote_request *request) {
         return take_messages(request);
 }
 
-static void on_event(void *context, uint32_t events) {
+static void remote_request_on_event(void *context, uint32_t events) {
         struct remote_request *request = context;
         if (events & EPOLLOUT) {
                 if (message_queue_flush(&request->queue, request->fd) < 0) {

@@ -252,6 +252,20 @@ static void set_value(json_t *payload, const char *key, json_t *value) {
                 json_object_set(payload, key, value);
 }
 
+/* A run is acknowledged when its id is sent: from then on it is in the journal, or on disk until its turn. */
+static int acknowledge(struct caller *caller, struct run *run, bool detach, struct err *err) {
+        bool is_id_sent = detach || caller->type->accepted;
+        if (!run->started && is_id_sent && waiting_put(run, caller->cancel_on_disconnect, err) < 0) {
+                session_cancel(run->session, run);
+                return -1;
+        }
+        if (detach)
+                caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run->id, "session", run->session->row.id));
+        else
+                run_add_caller(run, caller);
+        return 0;
+}
+
 /* Takes the payload; NULL: there was no memory for it. */
 static int submit_run(struct caller *caller, const struct run_request *request, json_t *payload, struct err *err) {
         struct run *run = NULL;
@@ -277,28 +291,17 @@ static int submit_run(struct caller *caller, const struct run_request *request, 
                 return -1;
         if (request->run_id)
                 (void) snprintf(run->id, sizeof(run->id), "%s", request->run_id);
-        struct session *session = run->session;
         struct err refusal = { 0 };
         caller->stream = request->stream;
         caller->cancel_on_disconnect = request->cancel_on_disconnect;
         run->refusal = &refusal;
-        session_submit(session, run);
+        session_submit(run->session, run);
         if (refusal.code != ERR_NONE) {
                 *err = refusal;
                 return -1;
         }
         run->refusal = NULL;
-        /* A run is acknowledged when its id is sent: from then on it is in the journal, or on disk until its turn. */
-        if (!run->started && (request->detach || caller->type->accepted) &&
-            waiting_put(run, caller->cancel_on_disconnect, err) < 0) {
-                session_cancel(session, run);
-                return -1;
-        }
-        if (request->detach)
-                caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run->id, "session", session->row.id));
-        else
-                run_add_caller(run, caller);
-        return 0;
+        return acknowledge(caller, run, request->detach, err);
 }
 
 int operation_execute(struct caller *caller, const struct run_request *request, struct err *err) {

@@ -120,6 +120,18 @@ static int check_network(const struct session_manager *manager, json_t *json, bo
         return egress_filter_check_rules(&manager->options->egress, rules, err);
 }
 
+/* True if the request names this option, and the caller may: then it is stored. */
+static bool is_kept(const struct caller *caller, const json_t *json, bool has_network, const char *key) {
+        const json_t *value = json_object_get(json, key);
+        if (strcmp(key, "operator") == 0)
+                return value && caller_is_operator(caller);
+        if (strcmp(key, "network") == 0)
+                return value && has_network;
+        if (strcmp(key, "users") == 0)
+                return json_is_true(value);
+        return value;
+}
+
 /* Options for the maker alone are stored as JSON. */
 static int read_options(const struct caller *caller, json_t *json, bool has_network, struct registry_session *row,
                         struct err *err) {
@@ -131,10 +143,7 @@ static int read_options(const struct caller *caller, json_t *json, bool has_netw
                 return -1;
         }
         for (size_t i = 0; i < ELEMENTS(keys); i++)
-                if (json_object_get(json, keys[i]) &&
-                    (caller_is_operator(caller) || strcmp(keys[i], "operator") != 0) &&
-                    (has_network || strcmp(keys[i], "network") != 0) &&
-                    (json_is_true(json_object_get(json, "users")) || strcmp(keys[i], "users") != 0))
+                if (is_kept(caller, json, has_network, keys[i]))
                         json_object_set(kept, keys[i], json_object_get(json, keys[i]));
         if (json_object_get(kept, "engine") && !json_object_get(kept, "instance") &&
             strcmp(json_string_value(json_object_get(kept, "engine")), ENGINE_REMOTE) == 0)
