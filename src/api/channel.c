@@ -145,14 +145,14 @@ static void on_settled(void *context, bool is_run) {
                 share_give(shares, SHARE_RUNS, &claim);
 }
 
-static void on_gone(void *context) {
+static void api_channel_on_gone(void *context) {
         struct channel *channel = context;
         const struct share_claim claim = channel_claim(channel, 0);
         share_give(&channel->service->manager->shares, SHARE_REQUESTS, &claim);
         free(channel);
 }
 
-static const struct client_guard guard = { .admit = channel_admit, .settled = on_settled, .gone = on_gone };
+static const struct client_guard guard = { .admit = channel_admit, .settled = on_settled, .gone = api_channel_on_gone };
 
 /* ---- the connection ---- */
 
@@ -204,7 +204,7 @@ void channel_open(struct api_request *api_request) {
         (void) snprintf(from, sizeof(from), "%s", http_peer(api_request->request)->address);
         int fd = http_take_socket(api_request->request, CHANNEL_PROTOCOL);
         if (fd < 0) {
-                on_gone(channel);
+                api_channel_on_gone(channel);
                 api_request_problem(api_request, fd == -EPROTO ? 426 : 503, "upgrade_required",
                                     "this is for connections that change their protocol",
                                     "send \"Connection: Upgrade\" and \"Upgrade: " CHANNEL_PROTOCOL "\"");
@@ -215,7 +215,7 @@ void channel_open(struct api_request *api_request) {
         watch_peer(fd);
         if (client_accept(service->daemon, fd, &holder, &err) < 0) {
                 daemon_log("%s", err.message);
-                on_gone(channel);
+                api_channel_on_gone(channel);
         }
         caller_done(&api_request->caller, "ok");
         api_request_free(api_request);

@@ -114,14 +114,14 @@ static const struct mcp_link link = { .notify = on_notify,
                                       .release = on_release };
 
 /* A client of the modern era that hangs up has cancelled its call. */
-static void on_gone(void *context) {
+static void api_mcp_on_gone(void *context) {
         struct mcp_request *own = context;
         bool ends_run = own->call.era == MCP_MODERN && !own->peer.manager->draining;
         api_request_go_on_alone(own->api);
         mcp_call_leave(&own->call, ends_run);
 }
 
-static const struct http_events waiting_events = { .on_gone = on_gone };
+static const struct http_events waiting_events = { .on_gone = api_mcp_on_gone };
 
 void mcp_drop_all(struct service *service) {
         while (service->mcp_requests)

@@ -75,7 +75,7 @@ static void receiving_refuse(struct receiving *receiving, const struct err *err)
                 api_request_refuse(api_request, err);
 }
 
-static void on_gone(void *context) {
+static void receiving_on_gone(void *context) {
         struct receiving *receiving = context;
         struct api_request *api_request = receiving->api_request;
         receiving_free(receiving);
@@ -206,7 +206,7 @@ static int on_part(void *context, const struct multipart_part *part, struct err 
         return workspace_check_path(joined, relative, err) < 0 ? -1 : add_file(receiving, relative, err);
 }
 
-static int on_data(void *context, const char *bytes, size_t size, struct err *err) {
+static int receiving_on_data(void *context, const char *bytes, size_t size, struct err *err) {
         struct receiving *receiving = context;
         if (!receiving->in_field)
                 return add_bytes(receiving, bytes, size, err);
@@ -225,7 +225,7 @@ static int on_part_end(void *context, struct err *err) {
         return workspace_check_path(receiving->field, receiving->directory, err);
 }
 
-static const struct multipart_events form_events = { on_part, on_data, on_part_end };
+static const struct multipart_events form_events = { on_part, receiving_on_data, on_part_end };
 
 /* ---- the body ---- */
 
@@ -297,8 +297,10 @@ static void on_body_end(void *context) {
         api_request_answer(api_request, is_created ? 201 : 200, answer);
 }
 
-static const struct http_events held_events = { .on_gone = on_gone };
-static const struct http_events body_events = { .on_body = on_body, .on_body_end = on_body_end, .on_gone = on_gone };
+static const struct http_events held_events = { .on_gone = receiving_on_gone };
+static const struct http_events body_events = { .on_body = on_body,
+                                                .on_body_end = on_body_end,
+                                                .on_gone = receiving_on_gone };
 
 bool receiving_is_form(const struct api_request *api_request) {
         const char *type = http_header(api_request->request, "Content-Type");

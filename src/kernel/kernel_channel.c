@@ -76,7 +76,7 @@ static void on_late(void *context) {
         kernel->listener->output(kernel);
 }
 
-static void on_output(struct kernel *kernel, enum journal_stream stream) {
+static void kernel_channel_on_output(struct kernel *kernel, enum journal_stream stream) {
         if (journal_open_run(kernel->journal)) {
                 take_output(kernel, stream, OUTPUT_BUDGET, OUTPUT_US);
                 if (!kernel->late_timer && journal_has_late_output(kernel->journal))
@@ -89,12 +89,12 @@ static void on_output(struct kernel *kernel, enum journal_stream stream) {
 
 static void on_out(void *context, uint32_t events) {
         (void) events;
-        on_output(context, JOURNAL_OUT);
+        kernel_channel_on_output(context, JOURNAL_OUT);
 }
 
 static void on_err(void *context, uint32_t events) {
         (void) events;
-        on_output(context, JOURNAL_ERR);
+        kernel_channel_on_output(context, JOURNAL_ERR);
 }
 
 void kernel_watch_output(struct kernel *kernel) {

@@ -241,28 +241,28 @@ void install_helper_gone(struct install *install) {
 
 /* ---- 2: the helper box ---- */
 
-static void on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
+static void install_on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
         struct install *install = (struct install *) caller;
         install->result = json ? json_copy(json) : json_loadb(text, size, JSON_ALLOW_NUL, NULL);
 }
 
-static void on_refuse(struct caller *caller, const struct err *err) {
+static void install_on_refuse(struct caller *caller, const struct err *err) {
         ((struct install *) caller)->err = *err;
 }
 
-static void on_accepted(struct caller *caller, const char *run_id) {
+static void install_on_accepted(struct caller *caller, const char *run_id) {
         struct caller *outer = caller->behalf_of;
         if (outer && outer->type->accepted)
                 outer->type->accepted(outer, run_id);
 }
 
-static void on_begun(struct caller *caller, const char *run_id) {
+static void install_on_begun(struct caller *caller, const char *run_id) {
         if (caller->behalf_of)
                 caller_tell_begun(caller->behalf_of, run_id);
 }
 
 /* The install continues even if its output is not read; what does not fit is dropped and counted. */
-static void on_output(struct caller *caller, const struct caller_output *output) {
+static void install_on_output(struct caller *caller, const struct caller_output *output) {
         struct caller *outer = caller->behalf_of;
         if (outer && outer->type->wants_more(outer))
                 outer->type->output(outer, output);
@@ -270,24 +270,24 @@ static void on_output(struct caller *caller, const struct caller_output *output)
                 ((struct install *) caller)->unread[output->is_error] += output->size;
 }
 
-static void on_display(struct caller *caller, const char *data, size_t size) {
+static void install_on_display(struct caller *caller, const char *data, size_t size) {
         (void) caller;
         (void) data;
         (void) size;
 }
 
-static bool wants_more(const struct caller *caller) {
+static bool install_wants_more(const struct caller *caller) {
         (void) caller;
         return true;
 }
 
-static const struct caller_type caller_type = { .answer = on_answer,
-                                                .refuse = on_refuse,
-                                                .accepted = on_accepted,
-                                                .begun = on_begun,
-                                                .output = on_output,
-                                                .display = on_display,
-                                                .wants_more = wants_more };
+static const struct caller_type caller_type = { .answer = install_on_answer,
+                                                .refuse = install_on_refuse,
+                                                .accepted = install_on_accepted,
+                                                .begun = install_on_begun,
+                                                .output = install_on_output,
+                                                .display = install_on_display,
+                                                .wants_more = install_wants_more };
 
 void install_staging(const struct install *install, char *ret_path, size_t room) {
         (void) snprintf(ret_path, room, "%.1000s/install", install->session->state_dir);

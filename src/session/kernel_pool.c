@@ -46,7 +46,7 @@ static void on_failed(struct kernel *kernel, const struct err *err) {
         kernel_pool_discard(kernel); /* not refilled at once: what failed now would fail again; the sweep tries later */
 }
 
-static void on_output(struct kernel *kernel) {
+static void kernel_pool_on_output(struct kernel *kernel) {
         (void) kernel;
 }
 
@@ -61,7 +61,7 @@ static void on_ended(struct kernel *kernel) {
         kernel_pool_discard(kernel);
 }
 
-static const struct kernel_listener listener = { on_ready, on_failed, on_output, on_frame, on_ended };
+static const struct kernel_listener listener = { on_ready, on_failed, kernel_pool_on_output, on_frame, on_ended };
 
 /* One is made at a time, so that the maker and the host have time for other work. */
 static bool is_one_on_its_way(const struct session_manager *manager) {
@@ -122,7 +122,7 @@ void kernel_pool_refill(struct session_manager *manager) {
                 on_failed(kernel, &err);
 }
 
-static void on_time(void *context) {
+static void kernel_pool_on_time(void *context) {
         struct session_manager *manager = context;
         manager->pool_timer = NULL;
         kernel_pool_refill(manager);
@@ -130,14 +130,14 @@ static void on_time(void *context) {
 
 void kernel_pool_refill_soon(struct session_manager *manager) {
         if (!manager->pool_timer && !manager->draining)
-                manager->pool_timer = loop_timer(manager->loop, loop_now_ms() + PAUSE_MS, on_time, manager);
+                manager->pool_timer = loop_timer(manager->loop, loop_now_ms() + PAUSE_MS, kernel_pool_on_time, manager);
 }
 
 void kernel_pool_run_ended(struct session_manager *manager) {
         if (!manager->pool_timer)
                 return;
         loop_timer_drop(&manager->pool_timer);
-        manager->pool_timer = loop_timer(manager->loop, loop_now_ms(), on_time, manager);
+        manager->pool_timer = loop_timer(manager->loop, loop_now_ms(), kernel_pool_on_time, manager);
 }
 
 enum shown { SHOWS_NOTHING, SHOWS_LATE, SHOWS_MORE };

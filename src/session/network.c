@@ -38,7 +38,7 @@ int network_rules_of(const struct session *session, struct egress_rules **ret_ru
 
 /* ---- the process ---- */
 
-static void on_event(void *context, uint32_t events);
+static void network_on_event(void *context, uint32_t events);
 
 static int network_start(struct session_manager *manager, struct err *err) {
         if (manager->egress.fd >= 0)
@@ -47,7 +47,7 @@ static int network_start(struct session_manager *manager, struct err *err) {
                 return -1;
         manager->egress_started_ms = loop_now_ms();
         helper_started(&manager->helpers[HELPER_EGRESS], manager->egress.pid);
-        manager->egress_watch = loop_watch(manager->loop, manager->egress.fd, EPOLLIN, on_event, manager);
+        manager->egress_watch = loop_watch(manager->loop, manager->egress.fd, EPOLLIN, network_on_event, manager);
         if (manager->egress_watch)
                 return 0;
         helper_program_stop(&manager->egress);
@@ -84,7 +84,7 @@ static void on_died(struct session_manager *manager) {
         restart_later(manager);
 }
 
-static void on_event(void *context, uint32_t events) {
+static void network_on_event(void *context, uint32_t events) {
         struct session_manager *manager = context;
         if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
                 on_died(manager);
@@ -122,7 +122,7 @@ void network_connect(struct session_manager *manager) {
                         (void) loop_watch_change(manager->egress_watch, EPOLLIN | EPOLLOUT);
                         return;
                 }
-                if (err.code != ERR_GONE) /* on_event handles its end */
+                if (err.code != ERR_GONE) /* network_on_event handles its end */
                         daemon_log("session %s has no network for now: %s", session->row.name, err.message);
                 manager->egress_started_ms = loop_now_ms();
                 restart_later(manager);

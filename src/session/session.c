@@ -44,7 +44,7 @@ static void on_failed(struct kernel *kernel, const struct err *err) {
                 session_remove(session, session->keep_files);
 }
 
-static void on_output(struct kernel *kernel) {
+static void session_on_output(struct kernel *kernel) {
         struct session *session = kernel->owner;
         if (session->runs && session->runs->started)
                 run_feed(session->runs);
@@ -146,7 +146,7 @@ static void on_ended(struct kernel *kernel) {
                 session_advance(session);
 }
 
-const struct kernel_listener session_kernel_listener = { on_ready, on_failed, on_output, on_frame, on_ended };
+const struct kernel_listener session_kernel_listener = { on_ready, on_failed, session_on_output, on_frame, on_ended };
 
 /* ---- what is next ---- */
 

@@ -199,7 +199,7 @@ static void on_sleep_answer(struct session *session, enum session_question asked
         session_advance(session);
 }
 
-static void on_answer(struct session *session, json_t *answer) {
+static void session_question_on_answer(struct session *session, json_t *answer) {
         enum session_question asked = session->asked;
         session->asked = SESSION_ASKED_NOTHING;
         if (asked == SESSION_ASKED_PACKAGES)
@@ -211,7 +211,7 @@ static void on_answer(struct session *session, json_t *answer) {
 void session_question_answered(struct session *session, const struct kernel_reply *reply) {
         json_t *answer = kernel_reply_parse(reply);
         if (answer)
-                on_answer(session, answer);
+                session_question_on_answer(session, answer);
         else
                 session_break_off_kernel(session);
         json_decref(answer);
@@ -219,7 +219,7 @@ void session_question_answered(struct session *session, const struct kernel_repl
 
 void session_question_lost(struct session *session) {
         json_t *lost = json_pack("{s:b, s:s}", "ok", 0, "error", "its answer is lost");
-        on_answer(session, lost);
+        session_question_on_answer(session, lost);
         json_decref(lost);
 }
 
