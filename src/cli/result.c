@@ -10,7 +10,7 @@ static const char *const status_names[RUN_STATUSES] = {
         [RUN_OOM] = "oom", [RUN_KILLED] = "killed", [RUN_INTERRUPTED] = "interrupted",
 };
 
-const char *run_status_name(enum run_status status) {
+static const char *run_status_name(enum run_status status) {
         return status < RUN_STATUSES ? status_names[status] : "unknown";
 }
 

@@ -52,7 +52,5 @@ struct run_result {
         json_t *isolation; /* the isolation report, or NULL */
 };
 
-const char *run_status_name(enum run_status status);
-
 /* A new reference, or NULL when memory ran out. Bytes that are not UTF-8 become U+FFFD. */
 json_t *run_result_to_json(const struct run_result *result);

@@ -153,7 +153,7 @@ static void leave_request(struct client_request *request) {
         close_request(request);
 }
 
-void client_free(struct client *client) {
+static void client_free(struct client *client) {
         download_free_all(client);
         while (client->uploads)
                 upload_free(client, client->uploads);

@@ -75,7 +75,6 @@ struct client {
 
 /* Takes the descriptor. `holder` NULL: the operator, on the UNIX socket. */
 int client_accept(struct daemon *daemon, int fd, const struct client_holder *holder, struct err *err);
-void client_free(struct client *client);
 
 /* At the end of the daemon: all that have a guard, or all that have none. */
 void client_free_all(struct daemon *daemon, bool is_guarded);

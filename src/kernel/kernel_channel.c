@@ -97,7 +97,7 @@ static void on_err(void *context, uint32_t events) {
         kernel_channel_on_output(context, JOURNAL_ERR);
 }
 
-void kernel_watch_output(struct kernel *kernel) {
+static void kernel_watch_output(struct kernel *kernel) {
         static void (*const calls[])(void *, uint32_t) = { on_out, on_err };
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
                 if (!kernel->output_watch[i])

@@ -96,8 +96,9 @@ static void network_on_event(void *context, uint32_t events) {
 
 /* ---- boxes ---- */
 
-int network_admit(struct session_manager *manager, int listener_fd, int pidfd, const struct egress_rules *rules,
-                  struct err *err) {
+/* Descriptors are borrowed. */
+static int network_admit(struct session_manager *manager, int listener_fd, int pidfd, const struct egress_rules *rules,
+                         struct err *err) {
         if (network_start(manager, err) < 0)
                 return -1;
         return egress_admit(&manager->egress, listener_fd, pidfd, rules, err);

@@ -171,10 +171,6 @@ static int feed_caller(struct journal *journal, const char *run_id, struct calle
         return 0;
 }
 
-bool run_takes_displays(const struct run *run) {
-        return run_displays_have_room(&run->displays, 0);
-}
-
 void run_add_display(struct run *run, const char *data, size_t size) {
         static const char question[] = "{\"application/x-glovebox-input\":"; /* as the kernel writes it */
         bool is_question = size >= sizeof(question) && memcmp(data, question, sizeof(question) - 1) == 0;

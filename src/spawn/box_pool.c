@@ -19,7 +19,7 @@ static void destroy_box(struct pooled_box *pooled) {
         fd_close(&pooled->lease_fd);
 }
 
-void box_pool_destroy(struct box_pool *pool) {
+static void box_pool_destroy(struct box_pool *pool) {
         while (pool->n_boxes)
                 destroy_box(&pool->boxes[--pool->n_boxes]);
 }

@@ -44,5 +44,3 @@ void box_pool_put(struct box_pool *pool, const struct pooled_box *box);
 /* Takes a live box of the request's kind, below the nursery's supervisor. */
 bool box_pool_take(struct box_pool *pool, const struct maker_request *request, const struct nursery *nursery,
                    struct pooled_box *ret_box);
-
-void box_pool_destroy(struct box_pool *pool);
