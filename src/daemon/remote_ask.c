@@ -10,7 +10,7 @@
 #include "session/session.h"
 
 struct remote_ask {
-        struct caller caller; /* the first: what the remote answers */
+        struct caller caller; /* the first member: the caller of the request to the remote */
         const struct remote_ask_events *events;
         void *context;
         char owner[128];
@@ -75,7 +75,7 @@ static struct remote_ask *ask_make(const struct caller *behalf, const struct rem
         return ask;
 }
 
-/* After it was passed on: `code` is what that returned. */
+/* `code` is the result of passing it on. */
 static int ask_begun(struct remote_ask *ask, int code, struct remote_ask **ret_ask, struct err *err) {
         ask->is_beginning = false;
         if (code == 0 && ask->events) {

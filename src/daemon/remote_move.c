@@ -217,7 +217,7 @@ static int carry_over(const struct move *move, struct carry *carry, struct err *
         return -1;
 }
 
-/* What the child says is 'a' and a list of what did not come along, or 'e' and the error. */
+/* The child writes 'a' and a list of what was not moved, or 'e' and the error. */
 static int do_move(const int *fds, int out_fd, void *context) {
         const struct move *move = context;
         struct carry carry = { .far = far_make(fds[0]), .name = move->name, .left_behind = json_array() };
@@ -236,7 +236,7 @@ static void move_free(struct move *move) {
         free(move);
 }
 
-/* The files are there now. A workspace that somebody chose is theirs, and stays. */
+/* The files are there now. A workspace that the caller chose stays. */
 static void drop_local_files(struct session *session) {
         char gone[1200];
         sleep_file_remove(session);
@@ -247,7 +247,7 @@ static void drop_local_files(struct session *session) {
                 janitor_remove(&session->manager->janitor, gone);
 }
 
-/* The row changes; what was carried over counts from here on. */
+/* The row changes: from here on the session is at its new place. */
 static int settle_move(const struct move *move, struct session **ret_session, struct err *err) {
         struct session *session = session_find(move->manager, "", move->session_id);
         if (!session)
@@ -266,7 +266,7 @@ static int settle_move(const struct move *move, struct session **ret_session, st
         return sleep_file_exists(session) ? recovery_take_sleep_file(session, err) : 0;
 }
 
-/* It was not moved: an instance that was made for it goes again. */
+/* The move failed: an instance that was made for it is removed. */
 static void stay(const struct move *move) {
         struct session *session = session_find(move->manager, "", move->session_id);
         if (session)
@@ -304,7 +304,7 @@ static void on_moved(void *context, const char *bytes, size_t size) {
         json_decref(left);
 }
 
-/* The limits come along, as far as the remote gives them. */
+/* The request that makes the session there, with its limits; a remote gets those that any Glovebox accepts. */
 static json_t *write_create(const struct session *session, const char *name, const struct remote_place *place) {
         if (place->is_instance)
                 return json_pack("{s:s, s:s, s:o}", "op", "session.create", "session", name, "limits",
@@ -416,7 +416,7 @@ struct sweep {
         json_t *requests; /* in turn */
 };
 
-/* The answers, as a list; null for what was refused. */
+/* A list of the answers; null for a refused request. */
 static int do_sweep(const int *fds, int out_fd, void *context) {
         const struct sweep *sweep = context;
         struct far far = far_make(fds[0]);
@@ -435,7 +435,7 @@ static int do_sweep(const int *fds, int out_fd, void *context) {
 
 static void start_sweep(struct session_manager *manager, json_t *requests);
 
-/* A session is known here before it is made there: what is unknown now has nobody. */
+/* A session is registered here before it is made there: one that is not registered is left over. */
 static void on_swept(void *context, const char *bytes, size_t size) {
         struct sweep *sweep = context;
         struct session_manager *manager = sweep->manager;

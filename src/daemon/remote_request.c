@@ -19,7 +19,7 @@ enum {
         PAUSE_MAX_MS = 1000,
         PARSED_MAX = 4 << 20, /* answers and events larger than this are checked, not parsed */
         QUEUE_MAX = 8 << 20,
-        INSTANCE_MAKING_MS = 900000, /* that its helper may take: it has deadlines of its own for each step */
+        INSTANCE_MAKING_MS = 900000, /* for its helper, which has a deadline for each step */
 };
 
 static void remote_request_on_event(void *context, uint32_t events);
@@ -35,7 +35,7 @@ static void note_state(const struct remote_request *request, const char *state) 
         struct session *session = session_of(request);
         bool is_word = state && strlen(state) < sizeof(session->remote_state) &&
                        strspn(state, "abcdefghijklmnopqrstuvwxyz") == strlen(state);
-        if (session && session->is_remote && is_word) /* the other side may be an attacker's by now */
+        if (session && session->is_remote && is_word) /* an attacker may control the other side */
                 (void) snprintf(session->remote_state, sizeof(session->remote_state), "%s", state);
 }
 
@@ -146,7 +146,7 @@ static void answer_text(struct remote_request *request, const char *bytes, size_
         caller_answer_text(caller, text, size, NULL);
 }
 
-/* The last event is whole: whoever counts events may say so. */
+/* Marks the end of an event: output of an event that was passed on whole is not sent again. */
 static void end_event(const struct remote_request *request) {
         const struct caller_output last = { request->is_error, true, request->number, "", 0 };
         if (request->number > 0 && request->caller->stream)
@@ -420,7 +420,7 @@ static void connect_now(struct remote_request *request) {
                 return;
         }
         remote_request_watch(request);
-        /* A run says that it has begun at once; only its end may take any time. */
+        /* The remote acknowledges a run at once; only its end may take any time. */
         loop_timer_drop(&request->timer);
         uint64_t wait_ms = 2 * manager->options->engines.remote_timeout_ms; /* to connect, and to answer */
         if (request->place.is_instance)
@@ -436,7 +436,8 @@ static bool is_wanted(const struct remote_request *request) {
         return !caller->type->wants_more || caller->type->wants_more(caller);
 }
 
-/* What was received. False: the request is over. Of a file, no more than is wanted: the rest waits in the parser. */
+/* Handles what was received. False: the request has ended. If the caller takes no more of a file, the rest waits in the
+ * parser. */
 static bool take_messages(struct remote_request *request) {
         bool is_file = request->traits & REMOTE_DOWNLOAD;
         struct message message;
@@ -450,14 +451,14 @@ static bool take_messages(struct remote_request *request) {
                 refuse(request, &err, false);
                 return false;
         }
-        /* A client that does not read makes the remote wait, and nobody else. */
+        /* A client that does not read makes only the remote wait. */
         if ((is_file || request->caller->stream) && !is_wanted(request))
                 (void) loop_watch_change(request->watch,
                                          message_queue_size(&request->queue) > 0 ? (uint32_t) EPOLLOUT : 0);
         return true;
 }
 
-/* The caller has room again: first for what was received, which may be the end of it. */
+/* The caller has room again. What was received already goes first, and may be the end of it. */
 static void on_wanted(void *context) {
         struct remote_request *request = context;
         remote_request_watch(request);

@@ -1,4 +1,4 @@
-/* What a caller sends to a file of the remote. */
+/* Passes on what a caller writes to a file at the remote. */
 #include <stdlib.h>
 
 #include "daemon/remote_request_state.h"
@@ -37,7 +37,7 @@ static void on_pieces_end(struct upload *upload) {
         remote_request_watch(request);
 }
 
-/* Also when the client is gone; then its request is told by on_leave. */
+/* Also called if the client disconnects; on_leave then ends its request. */
 static void on_abandoned(struct upload *upload) {
         struct remote_request *request = ((struct remote_upload *) upload)->request;
         if (request)

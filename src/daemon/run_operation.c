@@ -31,7 +31,8 @@ static bool is_read_at_start(const char *name) {
         return false;
 }
 
-/* Variables of an ephemeral run go with its code where they can, so that any box will do. Others are the box's. */
+/* Variables of an ephemeral run go with its code if possible: then any ready box can run it. The others are set in the
+ * box. */
 static bool env_goes_with_code(const struct run_request *request) {
         const char *mode = json_string_value(json_object_get(request->options, "mode")), *name;
         json_t *value;
@@ -87,7 +88,7 @@ static int check_queue(const struct session *session, struct err *err) {
         return 0;
 }
 
-/* Where nothing is preloaded, all kernels are as light. */
+/* If no modules are preloaded, a light kernel saves nothing. */
 static bool suits_light_kernel(const struct session *session, const struct run_request *request,
                                const json_t *payload) {
         return json_object_get(payload, "argv") || (*manager_preload(session->manager) && request->code &&
@@ -141,7 +142,7 @@ static int read_result_text(struct journal *journal, const struct journal_run *r
         return 0;
 }
 
-/* A run that is over, from the journal, as fast as the caller reads. */
+/* Sends an ended run from the journal, as fast as the caller reads. */
 static int send_events(struct caller *caller, const struct session *session, struct journal *journal,
                        const struct journal_run *run, struct err *err) {
         _cleanup_free_ char *text = NULL;
@@ -183,7 +184,7 @@ static void answer_detached(struct caller *caller, const struct session *session
         caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run_id, "session", session->row.id));
 }
 
-/* The same for a run that is over. 1: it is in the journal, and the caller has its result; 0: it is not; -1. */
+/* The same for an ended run. 1: it is in the journal, and the caller was answered; 0: it is not there; -1. */
 static int join_ended_run(struct caller *caller, struct session *session, const struct run_request *request,
                           struct err *err) {
         struct err ignored;

@@ -19,7 +19,7 @@
 #include "daemon/upload.h"
 
 enum {
-        PIECE_BYTES = 256 << 10, /* of a file that comes in, and how many before others have a turn */
+        PIECE_BYTES = 256 << 10, /* bytes of an incoming file, and how many before others have a turn */
         PIECES_EACH = 4,
         MESSAGES_US = 1000, /* after so long with the messages of one client others have a turn, too */
 };
@@ -160,7 +160,7 @@ static void client_free(struct client *client) {
         loop_unwatch(&client->watch);
         fd_close(&client->fd);
         client->closing = true;
-        client->n_requests++; /* it stays until all of them were looked at */
+        client->n_requests++; /* it stays until all requests were visited */
         client->is_gone = true;
         for (struct client_request *request; (request = first_to_leave(client));)
                 leave_request(request);
@@ -354,7 +354,7 @@ static const struct caller_type caller_type = { .answer = socket_client_on_answe
                                                 .wants_more = socket_client_wants_more,
                                                 .via = "socket" };
 
-/* No descriptor goes to another machine. */
+/* Descriptors cannot go to another machine. */
 static const struct caller_type channel_caller_type = { .answer = socket_client_on_answer,
                                                         .refuse = socket_client_on_refuse,
                                                         .accepted = socket_client_on_accepted,
@@ -441,7 +441,7 @@ static int client_receive_data(struct client *client) {
         return 1;
 }
 
-/* Those that are there, while the client reads what it gets for them. */
+/* Handles the messages that have arrived, while the client reads the answers. */
 static void client_handle_messages(struct client *client) {
         uint64_t began_us = loop_now_us();
         client->has_messages = false;
