@@ -152,10 +152,10 @@ static void finish_with(struct install *install, json_t *stale) {
 
 void install_kernel_answered(struct install *install, json_t *answer) {
         if (!answer)
-                finish_with(install, NULL); /* the next kernel imports what is there by then */
+                finish_with(install, NULL); /* the next kernel imports the new packages */
         else if (json_is_true(json_object_get(answer, "ok")))
                 finish_with(install, known_names(install, json_object_get(answer, "stale")));
-        else /* a kernel of an older version, which does not see the packages */
+        else /* a kernel of an older version: its box does not show the packages */
                 finish_with(install, all_names(install));
 }
 
@@ -261,7 +261,7 @@ static void install_on_begun(struct caller *caller, const char *run_id) {
                 caller_tell_begun(caller->behalf_of, run_id);
 }
 
-/* The install continues even if its output is not read; what does not fit is dropped and counted. */
+/* The install continues even if its output is not read; the excess is dropped and counted. */
 static void install_on_output(struct caller *caller, const struct caller_output *output) {
         struct caller *outer = caller->behalf_of;
         if (outer && outer->type->wants_more(outer))
@@ -315,7 +315,7 @@ static json_t *make_command(const struct install *install, json_t *settings) {
         return json_pack("{s:o, s:o, s:s, s:b}", "argv", argv, "env", env, "cwd", "/tmp", "python", 1);
 }
 
-/* Exactly the hosts that the operator's pip uses; these may have private addresses. */
+/* Exactly the hosts that the operator's pip uses, which may have private addresses. */
 static int grant_network(struct session *helper, const json_t *settings, struct err *err) {
         size_t i;
         json_t *host;
@@ -360,7 +360,7 @@ static int start_helper(struct install *install, json_t *settings, struct err *e
                 (void) err_set(&install->err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         if (!run || grant_network(install->helper, settings, &install->err) < 0) {
                 run_free(run);
-                session_remove(install->helper, false); /* which comes back to install_helper_gone */
+                session_remove(install->helper, false); /* which calls install_helper_gone */
                 return 0;
         }
         run_add_caller(run, &install->caller);

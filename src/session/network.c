@@ -72,11 +72,11 @@ static void restart_later(struct session_manager *manager) {
                 manager->egress_timer = loop_timer(manager->loop, at_ms, on_restart, manager);
 }
 
-/* Connections break; the listening sockets are still ours, and the next proxy gets them. */
+/* Connections break. The daemon still has the listening sockets, and the next proxy gets them. */
 static void on_died(struct session_manager *manager) {
         daemon_log("the proxy has died; starting another");
         network_stop(manager);
-        manager->helpers[HELPER_EGRESS].pid = 0; /* its restart is here, since boxes are to be admitted again */
+        manager->helpers[HELPER_EGRESS].pid = 0; /* restarted here, because it needs all boxes again */
         manager->helpers[HELPER_EGRESS].n_restarts++;
         for (struct session *session = manager->sessions; session; session = session->next)
                 if (session->kernel)
@@ -119,7 +119,7 @@ void network_connect(struct session_manager *manager) {
                                                  kernel->rules, &err) == 0;
                 if (kernel->admitted)
                         continue;
-                if (err.code == ERR_BUSY) { /* goes on when it has read what there is */
+                if (err.code == ERR_BUSY) { /* continues when the proxy has read the queue */
                         (void) loop_watch_change(manager->egress_watch, EPOLLIN | EPOLLOUT);
                         return;
                 }

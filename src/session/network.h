@@ -11,7 +11,7 @@ struct session;
  * allows now. The caller frees it; NULL for nothing at all. */
 int network_rules_of(const struct session *session, struct egress_rules **ret_rules, struct err *err);
 
-/* Gives the proxy every kernel that has a network and was not given to it yet. */
+/* Passes every kernel with a network to the proxy, if it does not have it yet. */
 void network_connect(struct session_manager *manager);
 
 void network_stop(struct session_manager *manager);

@@ -47,8 +47,7 @@ static const struct {
           "a whole number from 16 to 100000000, for example 10000" },
 };
 
-/* A number that is in range and, in the unit of the field, whole; or, where the text of a unit is the better word for a
- * fraction, rounded down. */
+/* A number in range. In the unit of the field it must be whole; in a larger unit it is rounded down. */
 static bool read_limit_number(size_t i, bool is_exact, json_t *value, uint64_t *ret_number) {
         double factor = is_exact ? limit_fields[i].factor : limit_fields[i].plain_factor;
         double number = json_number_value(value) * factor;
@@ -166,7 +165,7 @@ static int check_rights(const struct caller *caller, json_t *json, struct err *e
         return 0;
 }
 
-/* What is no boolean would be taken for false. */
+/* A value that is not a boolean would count as false. */
 static int check_booleans(json_t *json, struct err *err) {
         static const char *const keys[] = { "allow_weaker", "operator", "users" };
         for (size_t i = 0; i < ELEMENTS(keys); i++) {
@@ -184,7 +183,7 @@ static void choose_workspace(const struct caller *caller, struct registry_sessio
                 (void) snprintf(row->workspace, 1000, "%s", project);
 }
 
-/* What needs no look at engines, images and directories. */
+/* Checks that need no access to engines, images and directories. */
 static int read_members(const struct caller *caller, json_t *json, struct registry_session *row, bool *ret_has_network,
                         struct err *err) {
         json_t *limits = json_object_get(json, "limits");
@@ -229,7 +228,7 @@ static bool is_given(json_t *json, const char *key) {
         return value && !json_is_null(value);
 }
 
-/* Another engine or image is judged as for a new session; the session's own need not be there any more. */
+/* Another engine or image is checked as for a new session; the session's own need not exist any more. */
 static int check_other_place(const struct caller *caller, const struct session *session, json_t *json,
                              struct registry_session *row, struct err *err) {
         bool names_engine = is_given(json, "engine") || is_given(json, "isolation");

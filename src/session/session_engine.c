@@ -87,7 +87,7 @@ int session_engine_settle(struct session_manager *manager, struct err *err) {
         if (choose_standard(manager, engine, err) < 0)
                 return -1;
         bool is_remote = strcmp(manager->engine.name, ENGINE_REMOTE) == 0;
-        (void) incus_is_far(settings); /* it takes a moment, which the loop does not have later */
+        (void) incus_is_far(settings); /* now, because it blocks for a moment and the loop must not */
         manager->engine.is_instance = instance_is_meant(settings, manager->engine.name);
         if (manager->engine.is_instance && probe_instances(manager->engine.name, settings, err) < 0)
                 return -1;
