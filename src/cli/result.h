@@ -1,4 +1,4 @@
-/* What a run came to, and its JSON form: the same everywhere (DESIGN: "A run's result"). */
+/* The result of a run, and its JSON form, which is the same in every interface. */
 #pragma once
 
 #include <jansson.h>
@@ -8,14 +8,14 @@
 
 enum run_status { RUN_OK, RUN_ERROR, RUN_TIMEOUT, RUN_OOM, RUN_KILLED, RUN_INTERRUPTED, RUN_STATUSES };
 
-/* What was kept of a stream: any bytes at all. */
+/* The kept part of a stream: any bytes. */
 struct run_output {
         const char *bytes;
         size_t size;
         uint64_t cut_bytes; /* how many more there were */
 };
 
-/* Why it did not end well. Strings may be NULL. */
+/* The error. Strings may be NULL. */
 struct run_error {
         const char *name; /* "memory_limit", "ValueError" */
         const char *value;
