@@ -65,7 +65,7 @@ static const struct option_row rows[] = {
 };
 const struct option_table mcp_option_table = { .rows = rows, .n_rows = ELEMENTS(rows), .operands_anywhere = true };
 
-/* "DIR" is the sandbox's own place; "DIR:ro" is shown beside it. */
+/* "DIR" becomes the workspace; "DIR:ro" is mounted beside it. */
 static int take_workspace(struct line *line, struct err *err) {
         struct run_request *request = &line->session.run.request;
         size_t size = line->workspace ? strlen(line->workspace) : 0;
@@ -107,7 +107,7 @@ static int mcp_serve(struct line *line, struct err *err) {
         return code;
 }
 
-/* What was typed, but for what is about the set-up itself: the client starts the server with it. */
+/* The arguments without those of the set-up itself: the client starts the server with them. */
 static char **server_arguments(char **args) {
         size_t n = 0, kept = 0;
         while (args[n])

@@ -42,7 +42,7 @@ struct cold_run {
         int lease_fd;
         uid_t host_uid;
         gid_t host_gid;
-        struct box_mount mounts[RUN_MOUNTS_MAX + 3]; /* and /data, the script's directory, the extras */
+        struct box_mount mounts[RUN_MOUNTS_MAX + 3]; /* and /data, the script's directory, the additions */
         size_t n_mounts;
         struct helper_program egress;
         struct egress_rules *rules; /* NULL: no network */
