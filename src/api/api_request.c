@@ -14,7 +14,7 @@
 
 enum {
         BEAT_MS = 15 * 1000,
-        ANSWER_SMALL = 8 << 10, /* one for each connection there may be is not much */
+        ANSWER_SMALL = 8 << 10, /* small: there may be one for each connection */
 };
 
 static const struct caller_type caller_type;
@@ -108,7 +108,7 @@ static void api_request_on_gone(void *context) {
                 return;
         }
         api_request_go_on_alone(api_request);
-        if (caller->cancel_on_disconnect) /* it counts until it has ended, which may take a while, or be now */
+        if (caller->cancel_on_disconnect) /* it counts until it has ended, which may be later, or now */
                 session_cancel(run->session, run);
 }
 
@@ -137,7 +137,7 @@ int api_request_count_run(struct api_request *api_request, struct err *err) {
 static void on_whole(void *context, struct http_request *request, const char *bytes, size_t size) {
         struct api_request *api_request = context;
         struct err err;
-        if (!request) { /* it left, or sent too much, and that was answered */
+        if (!request) { /* it disconnected, or sent too much, and was answered */
                 api_request_free(api_request);
                 return;
         }
@@ -243,7 +243,7 @@ void api_request_answer(struct api_request *api_request, int status, json_t *ans
 
 /* ---- what the operations say ---- */
 
-/* Large answers are bounded together, and those of each key too: no client can use up the memory of the others. */
+/* Large answers are bounded together, and those of each key, too: no client can take the memory of the others. */
 static bool is_crowded(const struct api_request *api_request, size_t size, struct err *err) {
         const struct http_server *server = api_request->service->server;
         const char *key = api_request->visitor.owner;

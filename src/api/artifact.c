@@ -19,7 +19,7 @@
 #include "http/text.h"
 #include "store/workspace.h"
 
-enum { ZIPS_MAX = 8 }; /* of one owner at a time: each holds the names of what it packs */
+enum { ZIPS_MAX = 8 }; /* of one owner at a time: each holds the names of its files */
 
 /* ---- the list ---- */
 

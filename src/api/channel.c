@@ -163,7 +163,7 @@ static void watch_peer(int fd) {
         } options[] = { { SOL_SOCKET, SO_KEEPALIVE, 1 },    { IPPROTO_TCP, TCP_KEEPIDLE, 30 },
                         { IPPROTO_TCP, TCP_KEEPINTVL, 10 }, { IPPROTO_TCP, TCP_KEEPCNT, 3 },
                         { IPPROTO_TCP, TCP_NODELAY, 1 },    { IPPROTO_TCP, TCP_USER_TIMEOUT, 60000 } };
-        for (size_t i = 0; i < ELEMENTS(options); i++) /* a UNIX socket has none of these but the first */
+        for (size_t i = 0; i < ELEMENTS(options); i++) /* a UNIX socket has only the first of these */
                 (void) setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(options[i].value));
 }
 

@@ -25,7 +25,7 @@ struct far_file {
         struct api_request *api_request;
         struct remote_ask *ask; /* what is under way */
         char session_id[32];
-        /* What is done with the answer: goes on, or answers the request. The answer is borrowed. */
+        /* Handles the answer: starts the next operation, or answers the request. The answer is borrowed. */
         void (*then)(struct far_file *far, json_t *answer);
         char path[4096];
         char to[4096];
@@ -48,7 +48,7 @@ struct session *far_file_session(struct api_request *api_request, bool creates, 
 
 /* ---- its life ---- */
 
-/* The request is the caller's again, to be answered. */
+/* Frees `far`, and returns the request, which is still to be answered. */
 static struct api_request *far_end(struct far_file *far) {
         struct api_request *api_request = far->api_request;
         remote_ask_drop(far->ask);
@@ -96,7 +96,7 @@ static struct far_file *far_make(struct api_request *api_request, const struct s
         return far;
 }
 
-/* The next operation; takes the reference. The session may have gone meanwhile. */
+/* Starts the next operation; takes the reference. The session may have been removed meanwhile. */
 static void far_ask(struct far_file *far, const char *op, json_t *fields,
                     void (*then)(struct far_file *far, json_t *answer)) {
         const struct caller *caller = &far->api_request->caller;
@@ -131,7 +131,7 @@ static void far_file_on_done(void *context, const char *text, size_t size, const
         json_decref(answer);
 }
 
-/* A session that was made here is made there with its first run or file. */
+/* A session that was made here is made at the remote with its first run or file. */
 static void far_start(struct far_file *far, struct session *session,
                       void (*then)(struct far_file *far, json_t *answer)) {
         struct err err;
@@ -159,7 +159,7 @@ static bool far_file_on_data(void *context, const char *bytes, size_t size) {
 static void far_file_on_read(struct far_file *far, json_t *answer) {
         struct api_request *api_request = far_end(far);
         (void) answer;
-        http_stream_end(api_request->request); /* short of the length that was announced, this breaks it off */
+        http_stream_end(api_request->request); /* before the announced length this aborts the response */
         api_request_free(api_request);
 }
 
@@ -273,7 +273,7 @@ void far_file_change(struct api_request *api_request, struct session *session, c
         far_start(far, session, ask_change);
 }
 
-/* Each with the address at which this service gives it. */
+/* Adds its URL at this service to each. */
 static void on_artifacts(struct far_file *far, json_t *answer) {
         struct api_request *api_request = far->api_request;
         _cleanup_free_ char *user = http_encode(api_request_user(api_request), false);

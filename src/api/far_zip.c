@@ -29,10 +29,10 @@ struct far_zip {
         uint64_t left;         /* bytes that the current file may still have */
         time_t modified;       /* of the current file */
         bool is_file_begun;    /* its head was written */
-        bool is_asking_file;   /* what is under way concerns that file alone */
+        bool is_asking_file;   /* the current operation is about that file only */
         bool is_waiting;       /* for room in the client's queue, before the next file */
         bool is_sending;       /* the head of the answer has gone */
-        bool is_any_missing;   /* a file was gone; perhaps the sandbox is */
+        bool is_any_missing;   /* a file was missing; perhaps the sandbox is */
         bool is_broken;        /* bytes of the current file could not be passed on */
 };
 
@@ -48,7 +48,7 @@ static struct api_request *far_end(struct far_zip *far) {
         return api_request;
 }
 
-/* An archive that has begun is broken off: the client sees that it is not whole. */
+/* Aborts an archive that has begun: the client sees that it is incomplete. */
 static void far_refuse(struct far_zip *far, const struct err *err) {
         bool is_sending = far->is_sending;
         struct api_request *api_request = far_end(far);
@@ -86,7 +86,7 @@ static bool far_zip_on_data(void *context, const char *bytes, size_t size);
 static void far_zip_on_done(void *context, const char *text, size_t size, const struct err *err);
 static const struct remote_ask_events ask_events = { .data = far_zip_on_data, .done = far_zip_on_done };
 
-/* The next operation; takes the reference. The session may have gone meanwhile. */
+/* Starts the next operation; takes the reference. The session may have been removed meanwhile. */
 static void far_ask(struct far_zip *far, const char *op, json_t *fields,
                     void (*then)(struct far_zip *far, json_t *answer)) {
         const struct caller *caller = &far->api_request->caller;
@@ -145,7 +145,7 @@ static bool begin_file(struct far_zip *far, char *bytes) {
         return http_stream_write(far->api_request->request, bytes, n) >= 0;
 }
 
-/* What is not taken here stays away from the archive: it breaks off at the end of the file. */
+/* If bytes are lost here, the archive is aborted at the end of the file. */
 static bool far_zip_on_data(void *context, const char *bytes, size_t size) {
         static char unit[ZIP_FORMAT_UNIT_MAX]; /* one thread, one user at a time */
         struct far_zip *far = context;
@@ -222,7 +222,7 @@ static void go_on(struct far_zip *far) {
         if (next)
                 far_ask(far, "file.stat", json_pack("{s:s, s:b, s:b}", "path", next->path, "follow", 1, "no_links", 1),
                         far_zip_on_looked);
-        else if (far->is_any_missing) /* an archive must not look whole when the sandbox itself has gone */
+        else if (far->is_any_missing) /* an archive must not look complete if the sandbox was removed */
                 far_ask(far, "artifact.list", json_object(), finish);
         else
                 finish(far, NULL);
