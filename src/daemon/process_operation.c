@@ -56,7 +56,7 @@ static json_t *describe_program(const struct session *session) {
         bool running = session->state == SESSION_RUNNING;
         return json_pack("{s:s, s:s, s:I, s:s}", "run_id", session->row.id, "status", running ? "running" : "waiting",
                          "running_ms", (json_int_t) (loop_now_ms() - session->used_ms), "what",
-                         *session->what ? session->what : "glovebox run");
+                         *session->program.what ? session->program.what : "glovebox run");
 }
 
 int operation_ps(struct caller *caller, struct err *err) {

@@ -101,7 +101,7 @@ int remote_ask_begin(const struct caller *behalf, struct session *session, const
 
 int remote_ask_make(const struct caller *behalf, struct session *session, const struct remote_ask_events *events,
                     void *context, struct remote_ask **ret_ask, struct err *err) {
-        if (session->is_made_there)
+        if (session->remote.is_made_there)
                 return 1;
         struct remote_ask *ask = ask_make(behalf, events, context);
         if (!ask)

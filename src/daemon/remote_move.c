@@ -257,7 +257,7 @@ static int settle_move(const struct move *move, struct session **ret_session, st
         *ret_session = session;
         if (move->create) {
                 drop_local_files(session);
-                (void) snprintf(session->remote_state, sizeof(session->remote_state), "asleep");
+                (void) snprintf(session->remote.state, sizeof(session->remote.state), "asleep");
                 return 0;
         }
         if (move->place.is_instance)
@@ -270,7 +270,7 @@ static int settle_move(const struct move *move, struct session **ret_session, st
 static void stay(const struct move *move) {
         struct session *session = session_find(move->manager, "", move->session_id);
         if (session)
-                session->is_moving_there = false;
+                session->remote.is_moving_there = false;
         if (!move->create || !move->place.is_instance || (session && session->is_remote))
                 return;
         (void) unlink(move->place.order.marker);
@@ -390,7 +390,7 @@ int remote_move(struct caller *caller, const char *name, json_t *options, struct
         struct move *move = move_make(caller, session, options, is_there, &from_or_to);
         if (!move)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        session->is_moving_there = is_there;
+        session->remote.is_moving_there = is_there;
         _cleanup_fd_ int fd = -1;
         bool is_fresh;
         if (remote_link_take(manager, &move->place, &fd, &is_fresh, err) == 0) {
@@ -404,7 +404,7 @@ int remote_move(struct caller *caller, const char *name, json_t *options, struct
                 if (helper_job_start(manager->loop, &order, err))
                         return 0;
         }
-        session->is_moving_there = false;
+        session->remote.is_moving_there = false;
         move_free(move);
         return -1;
 }

@@ -33,16 +33,16 @@ static struct session *session_of(const struct remote_request *request) {
 
 static void note_state(const struct remote_request *request, const char *state) {
         struct session *session = session_of(request);
-        bool is_word = state && strlen(state) < sizeof(session->remote_state) &&
+        bool is_word = state && strlen(state) < sizeof(session->remote.state) &&
                        strspn(state, "abcdefghijklmnopqrstuvwxyz") == strlen(state);
         if (session && session->is_remote && is_word) /* an attacker may control the other side */
-                (void) snprintf(session->remote_state, sizeof(session->remote_state), "%s", state);
+                (void) snprintf(session->remote.state, sizeof(session->remote.state), "%s", state);
 }
 
 static void note_made(const struct remote_request *request) {
         struct session *session = session_of(request);
         if (session)
-                session->is_made_there = true;
+                session->remote.is_made_there = true;
 }
 
 static void hang_up(struct remote_request *request, bool is_kept) {

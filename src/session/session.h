@@ -43,54 +43,72 @@ enum session_removal {
 /* Name in the state directory under which the workspace is kept while the session is being removed. */
 #define SESSION_REMOVED_WORKSPACE "removed"
 
-struct session {
-        struct session_manager *manager;
-        struct session *next, **backlink; /* among all; what points here */
-        struct session *next_by_id, *next_by_name;
-        bool ephemeral;
-        bool is_program;     /* its kernel becomes a program of the caller's (session/program.h) */
-        bool wants_listener; /* the caller of a program has a proxy of its own */
-        char what[81];       /* of a program, for `ps`: what its caller says that it runs */
-        bool from_pool, needs_new_box; /* a box of the pool was tried, and was not suitable */
-        struct loop_timer *program_timer; /* by then its caller has ended it, or we do */
-        bool is_asked_to_end;             /* the program, by `glovebox kill` */
-        bool light; /* its only run needs nothing that is preloaded */
-        bool gives_contents; /* its result has the contents of its artifacts */
-        bool is_remote; /* another Glovebox has it (daemon/remote.h): nothing of it happens here */
-        char remote_state[12]; /* as far as is known, or "" */
-        bool is_made_there;    /* the remote is known to have it */
-        bool is_moving_there;  /* its instance is being made, and it is not in it yet */
-        enum session_state state;
-        char state_dir[1024], workspace[1024]; /* both "" if it is ephemeral and has no given workspace */
-        struct kernel *kernel;
-        struct run *runs; /* the first one is on, or next */
-        uint64_t waiting_number; /* of the last run that was put aside (waiting.h) */
-        struct artifact_list seen; /* artifacts as they were after the last run, */
+/* Of a session whose kernel becomes a program of the caller's (session/program.h). */
+struct session_program {
+        char what[81];            /* for `ps`: what its caller says that it runs */
+        bool wants_listener;      /* its caller has a proxy of its own */
+        bool is_asked_to_end;     /* by `glovebox kill` */
+        struct loop_timer *timer; /* ends it if its caller does not */
+};
+
+/* Of a session that another Glovebox has (daemon/remote.h): nothing of it happens here. */
+struct session_remote {
+        char state[12];      /* as far as is known, or "" */
+        bool is_made_there;  /* the other one is known to have it */
+        bool is_moving_there; /* its instance is being made, and it is not in it yet */
+};
+
+/* What is known of the files below artifacts/ (session/artifact_collect.h). */
+struct session_artifacts {
+        struct artifact_list seen;    /* as they were after the last run, */
         struct json_writer seen_many; /* or, if they were many, the same packed, */
-        bool is_seen;              /* if that is known */
-        int workspace_fd;          /* open while there is a kernel, or -1 */
-        int64_t empty_since_ns;    /* change time of an artifacts directory that was seen empty, or 0 */
-        int64_t run_since_ns;      /* since when the run that is on may have changed something */
-        uint64_t used_ms; /* monotonic */
-        bool touched;     /* used since the registry was updated */
-        struct egress_rules *granted; /* owned; a network of our own job; NULL: as the row says */
-        json_t *held_back;   /* names that kept it from sleeping, or NULL */
-        json_t *wake_report; /* what did not come back from a sleep, for the next result; or NULL */
-        enum session_question asked;
-        struct caller *caller; /* the caller of a trim or sleep */
-        struct install *install; /* that is under way, or NULL */
-        struct install *helps;   /* this is the helper box of an install */
-        struct helper_job *job; /* copies what an ephemeral run left, while its answer waits */
+        bool is_seen;                 /* if that is known */
+        int64_t empty_since_ns;       /* change time of a directory that was seen empty, or 0 */
+        int64_t run_since_ns;         /* since when the run that is on may have changed something */
+        struct helper_job *job;       /* examines many files, or copies those of an ephemeral run; the answer waits */
         void (*on_collected)(struct session *session);
         struct json_writer collected; /* what it found: an array */
         bool is_collected;
         struct kernel_reply outcome; /* the kernel's answer that waits for it, or nothing when the kernel is dead */
+};
+
+struct session {
+        struct session_manager *manager;
+        struct session *next, **backlink; /* among all; what points here */
+        struct session *next_by_id, *next_by_name;
+        enum session_state state;
+        enum session_removal removal;
+        bool keep_files; /* when it is removed */
+        struct registry_session row;
+        char state_dir[1024], workspace[1024]; /* both "" if it is ephemeral and has no given workspace */
+        int workspace_fd;                      /* open while there is a kernel, or -1 */
+
+        bool ephemeral;
+        bool is_program; /* then `program` holds */
+        bool is_remote;  /* then `remote` holds */
+        struct session_program program;
+        struct session_remote remote;
+
+        struct kernel *kernel;
+        bool is_inherited;             /* the vault had its kernel */
+        bool from_pool, needs_new_box; /* a box of the pool was tried, and was not suitable */
+        struct egress_rules *granted;  /* owned; a network of our own job; NULL: as the row says */
+        enum session_question asked;
+        struct caller *caller;   /* the caller of a trim or sleep */
+        json_t *held_back;       /* names that kept it from sleeping, or NULL */
+        json_t *wake_report;     /* what did not come back from a sleep, for the next result; or NULL */
+        struct install *install; /* that is under way, or NULL */
+        struct install *helps;   /* this is the helper box of an install */
+
+        struct run *runs;        /* the first one is on, or next */
+        uint64_t waiting_number; /* of the last run that was put aside (waiting.h) */
+        bool light;              /* its only run needs nothing that is preloaded */
+        bool gives_contents;     /* its result has the contents of its artifacts */
+        uint64_t used_ms;        /* monotonic */
+        bool touched;            /* used since the registry was updated */
+        struct session_artifacts artifacts;
         struct disk_use disk;
         void (*disk_report)(struct session *session, const struct kernel_reply *outcome);
-        enum session_removal removal;
-        bool keep_files;   /* when it is removed */
-        bool is_inherited; /* the vault had its kernel */
-        struct registry_session row;
 };
 
 /* Makes a session from its row: directories, record. Named ones are added to the registry by session_create. */

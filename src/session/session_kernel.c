@@ -37,7 +37,7 @@ static int attach_box(struct session *session, struct err *err) {
 }
 
 static bool may_take_from_pool(const struct session *session) {
-        return session->ephemeral && !session->granted && !session->wants_listener && !session->needs_new_box;
+        return session->ephemeral && !session->granted && !session->program.wants_listener && !session->needs_new_box;
 }
 
 static bool take_from_pool(struct session *session) {
@@ -140,7 +140,7 @@ void session_order_kernel(struct session *session) {
                 return;
         fill_request(session, &request);
         int code = network_rules_of(session, &rules, &err);
-        request.network = rules != NULL || session->wants_listener;
+        request.network = rules != NULL || session->program.wants_listener;
         if (code == 0)
                 code = place_order(session, &request, &rules, &err);
         if (code == 0)

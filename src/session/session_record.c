@@ -121,14 +121,14 @@ void session_free(struct session *session) {
                 session->runs = run->next;
                 run_free(run);
         }
-        helper_job_drop(&session->job);
-        loop_timer_drop(&session->program_timer);
-        json_writer_release(&session->collected);
-        kernel_reply_release(&session->outcome);
+        helper_job_drop(&session->artifacts.job);
+        loop_timer_drop(&session->program.timer);
+        json_writer_release(&session->artifacts.collected);
+        kernel_reply_release(&session->artifacts.outcome);
         kernel_reply_release(&session->disk.outcome);
         kernel_free(session->kernel);
-        artifact_list_release(&session->seen);
-        json_writer_release(&session->seen_many);
+        artifact_list_release(&session->artifacts.seen);
+        json_writer_release(&session->artifacts.seen_many);
         fd_close(&session->workspace_fd);
         json_decref(session->held_back);
         json_decref(session->wake_report);

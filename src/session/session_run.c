@@ -147,8 +147,8 @@ static void leave_run(struct session *session) {
 }
 
 static void on_artifacts_collected(struct session *session) {
-        struct kernel_reply reply = session->outcome;
-        session->outcome = (struct kernel_reply) { 0 };
+        struct kernel_reply reply = session->artifacts.outcome;
+        session->artifacts.outcome = (struct kernel_reply) { 0 };
         if (reply.payload)
                 session_finish_run(session, &reply);
         else
@@ -157,7 +157,7 @@ static void on_artifacts_collected(struct session *session) {
 }
 
 bool session_collect_first(struct session *session, const struct kernel_reply *reply) {
-        if (session->job)
+        if (session->artifacts.job)
                 return true;
         struct kernel_reply copy = { 0 };
         if (!artifact_collect_is_much(session) || (reply && !kernel_reply_copy(reply, &copy)))
@@ -167,7 +167,7 @@ bool session_collect_first(struct session *session, const struct kernel_reply *r
                 return false;
         }
         loop_timer_drop(&session->runs->timer); /* the code has ended in time */
-        session->outcome = copy;
+        session->artifacts.outcome = copy;
         return true;
 }
 

@@ -45,7 +45,7 @@ static const bool moves[SESSION_STATES][SESSION_STATES] = {
 };
 
 const char *session_state_name(const struct session *session) {
-        return session->is_remote && *session->remote_state ? session->remote_state : names[session->state];
+        return session->is_remote && *session->remote.state ? session->remote.state : names[session->state];
 }
 
 void session_set_state(struct session *session, enum session_state state) {
