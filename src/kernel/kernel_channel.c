@@ -27,7 +27,7 @@ enum {
         PIECE_HEAD = 12,
         PIECE_MAX = FRAME_AT_ONCE - HEADER_SIZE - PIECE_HEAD,
         REPEATED_MAX = 10000,
-        MEMORY_PATIENCE_MS = 60000, /* for memory that the daemon does not have */
+        MEMORY_PATIENCE_MS = 60000, /* milliseconds to wait for memory */
 };
 
 /* ---- output ---- */
@@ -397,7 +397,7 @@ static void wait_for_memory(struct kernel *kernel) {
                 pause_watch(kernel, kernel->replies_watch);
 }
 
-/* Bytes did not come, for this reason. */
+/* Handles a failed read. */
 static void on_trouble(struct kernel *kernel, int code) {
         if (code == -ENOMEM)
                 wait_for_memory(kernel);

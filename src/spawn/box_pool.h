@@ -16,7 +16,7 @@ struct pooled_box {
         int lease_fd, workspace_fd;
         uid_t uid;
         gid_t gid;
-        pid_t supervisor_pid;       /* the supervisor that it lives below */
+        pid_t supervisor_pid;       /* the supervisor that is its parent */
         uint64_t fingerprint; /* of the image that it shows */
 };
 
@@ -41,6 +41,6 @@ void box_pool_weed(struct box_pool *pool);
 
 void box_pool_put(struct box_pool *pool, const struct pooled_box *box);
 
-/* Takes a live box of the request's kind, below the nursery's supervisor. */
+/* Takes a box of the request's kind that still runs, below the nursery's supervisor. */
 bool box_pool_take(struct box_pool *pool, const struct maker_request *request, const struct nursery *nursery,
                    struct pooled_box *ret_box);
