@@ -27,7 +27,7 @@ def run(options: list[str], *arguments: str | Path) -> subprocess.CompletedProce
 
 
 def choose_options() -> list[str]:
-    """None where this host can enforce every limit; otherwise what makes it run anyway, said aloud."""
+    """No options if this host can enforce every limit; otherwise --allow-weaker, and prints that."""
     probe = run([], "-c", "pass")
     if probe.returncode == 0:
         return []

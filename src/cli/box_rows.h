@@ -54,7 +54,7 @@
 #define BOX_ENGINE_ROWS(at)                                                                                          \
         { .name = "engine", .kind = OPTION_TEXT, .offset = REQUEST_AT(at, engine), .argument = "NAME",               \
           .group = "Isolation",                                                                                      \
-          .help = "what makes its boxes: auto, native, docker, podman, incus or remote; without it the daemon's choice" },  \
+          .help = "the engine of its boxes: auto, native, docker, podman, incus or remote; default: the daemon's" }, \
         { .name = "isolation", .kind = OPTION_TEXT, .offset = REQUEST_AT(at, isolation), .argument = "LEVEL",        \
           .group = "Isolation",                                                                                      \
           .help = "refuse anything weaker than container, gvisor or vm" }

@@ -97,7 +97,7 @@ static int take_box(struct program_target *target, const struct message *message
                 for (int i = 0; name && i < ERR_CODES; i++)
                         if (strcmp(err_code_name((enum err_code) i), name) == 0)
                                 code = (enum err_code) i;
-                (void) err_set(err, code, "%s", text ? text : "the daemon does not say why");
+                (void) err_set(err, code, "%s", text ? text : "the daemon gave no reason");
                 json_decref(json);
                 return -1;
         }

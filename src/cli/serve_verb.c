@@ -72,7 +72,7 @@ static const struct option_row rows[] = {
           .group = "Engines",
           .variable = "SANDBOX_MODE",
           .standard = "auto",
-          .help = "what makes boxes unless a session asks for another: auto, native, docker, podman, incus, "
+          .help = "the engine of sessions that name none: auto, native, docker, podman, incus, "
                   "incus-vm or remote; auto is remote if --remote-url is given, else native, else docker, podman, incus" },
         { .name = "engine-image",
           .kind = OPTION_TEXT,
@@ -125,7 +125,7 @@ static const struct option_row rows[] = {
           .group = "Engines",
           .variable = "GLOVEBOX_GVISOR_RUNTIME",
           .standard = "runsc",
-          .help = "the runtime by which docker or podman know gVisor, for sessions that demand it" },
+          .help = "the name of gVisor's runtime in docker or podman, for sessions that demand it" },
         { .name = "remote-url",
           .kind = OPTION_TEXT,
           .offset = FIELD(options.engines.remote_url),

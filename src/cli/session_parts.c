@@ -90,13 +90,13 @@ static const struct option_row move_rows[] = {
           .offset = FIELD(engine),
           .argument = "NAME",
           .group = "Options",
-          .help = "what makes its boxes from now on: native, docker, podman or incus" },
+          .help = "the engine of its boxes from now on: native, docker, podman or incus" },
         { .name = "image",
           .kind = OPTION_TEXT,
           .offset = FIELD(image),
           .argument = "NAME",
           .group = "Options",
-          .help = "the image there; without it the one that the daemon has for sessions that name none" },
+          .help = "the image there; default: the daemon's for sessions that name none" },
         SOCKET_ROWS(FIELD(where)),
 };
 

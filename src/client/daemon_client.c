@@ -209,11 +209,10 @@ static void daemon_client_flush(struct call *call) {
 }
 
 static int protocol_error(const struct call *call) {
-        return err_set(
-                call->err, ERR_PROTOCOL,
-                "what listens at %s does not speak as Glovebox's daemon should; restart it with \"glovebox stop\" "
-                "and \"glovebox serve --background\"",
-                call->client->path);
+        return err_set(call->err, ERR_PROTOCOL,
+                       "the program at %s does not answer like Glovebox's daemon; restart it with \"glovebox stop\" "
+                       "and \"glovebox serve --background\"",
+                       call->client->path);
 }
 
 static enum err_code code_of_name(const char *name) {
@@ -300,7 +299,7 @@ static int daemon_client_receive(struct call *call) {
                 return take_messages(call);
         return err_set(
                 call->err, ERR_GONE,
-                "the daemon at %s ended before it answered; \"glovebox status\" tells whether it is back, and what "
+                "the daemon at %s ended before it answered; \"glovebox status\" shows whether it runs again, and what "
                 "a session printed is kept: glovebox session log NAME",
                 call->client->path);
 }

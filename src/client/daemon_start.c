@@ -41,7 +41,7 @@ static void take_reason(char *words, struct err *err) {
         if (strncmp(line, prefix, sizeof(prefix) - 1) == 0)
                 line += sizeof(prefix) - 1;
         (void) err_set(err, ERR_SYSTEM, "the daemon could not be started: %.800s",
-                       *line ? line : "it said nothing; try \"glovebox serve\" to see why");
+                       *line ? line : "it printed no reason; try \"glovebox serve\" to see it");
 }
 
 int daemon_start(const struct socket_place *place, struct err *err) {

@@ -21,7 +21,7 @@ static enum err_code code_of(const char *name) {
 struct err remote_answer_refusal(const json_t *error, const char *name_there, const char *name_here) {
         const char *words = json_string_value(json_object_get(error, "message"));
         struct err err = { .code = code_of(json_string_value(json_object_get(error, "code"))) };
-        words = words ? words : "the remote refused, and does not say why";
+        words = words ? words : "the remote refused without a reason";
         const char *found = *name_there ? strstr(words, name_there) : NULL;
         if (!found)
                 (void) snprintf(err.message, sizeof(err.message), "%s", words);

@@ -113,7 +113,7 @@ static void on_woken(struct session *session, bool good, const json_t *answer) {
                 (void) record_holds(session, JOURNAL_HOLDS_LOST, NULL);
                 sleep_file_set_aside(session, good  ? "some variables are damaged on the disk; the others came back"
                                               : why ? why
-                                                    : "its kernel gives no reason");
+                                                    : "the kernel gave no reason");
         } else if (record_holds(session, JOURNAL_HOLDS_KERNEL, &err) == 0)
                 sleep_file_remove(session); /* not earlier: a crash in between would lose both */
         else { /* the record does not fit on the disk: the session stays asleep */

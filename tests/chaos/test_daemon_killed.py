@@ -1,4 +1,4 @@
-"""The daemon is killed, stopped, started: sessions live on, runs are found again, nothing is left over."""
+"""The daemon is killed, stopped, started: sessions stay, runs are found again, nothing is left over."""
 
 from __future__ import annotations
 

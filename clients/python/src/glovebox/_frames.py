@@ -24,9 +24,7 @@ def pack(kind: int, number: int, payload: bytes = b"") -> bytes:
 
 def check_header(size: int, kind: int, zero: int) -> None:
     if zero != 0 or not REQUEST < kind <= ANSWER or size > MESSAGE_MAX:
-        raise ProtocolError(
-            "what answers on the socket does not speak the protocol of a Glovebox daemon; is it another program's?"
-        )
+        raise ProtocolError("the program at this socket is not a Glovebox daemon: its answer is malformed")
 
 
 def answer_of(payload: bytes | bytearray) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from .errors import GloveboxError, UnsupportedError, error_of
 Fields = dict[str, Any]
 Shape = Callable[[int, Fields], Fields]
 
-_ONCE = ("ephemeral", "one_shot")  # what /run is without being told
+_ONCE = ("ephemeral", "one_shot")  # implied by /run
 
 
 class Request:

@@ -132,7 +132,7 @@ def _nothing_to_start(target: Target) -> str:
 
 def _why(words: str, program: str) -> str:
     lines = [line for line in words.strip().splitlines() if line]
-    last = lines[-1] if lines else f"it said nothing; run `{program} serve` to see why"
+    last = lines[-1] if lines else f"it printed no reason; run `{program} serve` to see it"
     prefix = "glovebox: "
     reason = last[len(prefix) :] if last.startswith(prefix) else last
-    return f"the daemon could not be started: {reason} (`{program} doctor` says what this host lacks)"
+    return f"the daemon could not be started: {reason} (`{program} doctor` lists what this host lacks)"

@@ -207,7 +207,7 @@ class AsyncCommandHandle:
                 await io.call(callback, text)
 
     async def _is_lost(self) -> bool:
-        """Whether the supervisor is gone: while it lives it touches the file `alive` every second."""
+        """True if the supervisor has ended: while it runs, it touches the file `alive` every second."""
         now = time.monotonic()
         if now - self._looked < 1:
             return False

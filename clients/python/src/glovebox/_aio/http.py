@@ -61,7 +61,7 @@ class AsyncHttpConnection:
             lines = head.decode("latin-1").split("\r\n")
             words = lines[0].split(" ", 2)
             if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
-                raise ProtocolError("what answers does not speak HTTP; is this the URL of Glovebox?")
+                raise ProtocolError("the server does not answer in HTTP; is this the URL of Glovebox?")
             self.status = int(words[1])
             pairs = [line.partition(":") for line in lines[1:]]
             self.headers = {name.strip().lower(): value.strip() for name, _, value in pairs}

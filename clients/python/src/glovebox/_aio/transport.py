@@ -96,7 +96,7 @@ def check_version(version: str, where: str) -> None:
         return
     raise VersionMismatchError(
         f"the daemon at {where} has version {version or 'unknown'}, and this package is {VERSION}; stop the daemon "
-        f"(`glovebox stop`; its sessions live on) so that one of this version is started, or install "
+        f"(`glovebox stop`; its sessions stay) so that one of this version is started, or install "
         f"glovebox-sandbox=={version}"
     )
 

@@ -208,7 +208,7 @@ class CommandHandle:
                 io.call(callback, text)
 
     def _is_lost(self) -> bool:
-        """Whether the supervisor is gone: while it lives it touches the file `alive` every second."""
+        """True if the supervisor has ended: while it runs, it touches the file `alive` every second."""
         now = time.monotonic()
         if now - self._looked < 1:
             return False

@@ -30,10 +30,10 @@ Callback = Callable[[Any], Any]
 
 
 class RunReader:
-    """Messages of a run: output as text, what is shown, and in the end the result.
+    """Messages of a run: output as text, displays, and at the end the result.
 
-    When the connection breaks, or the daemon is restarted, it reads on from the last event: nothing is lost and
-    nothing comes twice. Before the daemon has accepted the run that is not possible: then ConnectionLostError says so.
+    If the connection breaks, or the daemon is restarted, it reads on from the last event: nothing is lost and
+    nothing comes twice. Before the daemon has accepted the run that is impossible: it raises ConnectionLostError.
     """
 
     def __init__(self, transport: Transport, op: str, fields: dict[str, Any]) -> None:

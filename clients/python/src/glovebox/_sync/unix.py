@@ -120,7 +120,7 @@ class Connection:
 
 def _lost(error: OSError | None) -> str:
     why = f" ({error.strerror or error})" if error else ""
-    return f"the daemon closed the connection{why}; `glovebox status` says whether it runs; then try again"
+    return f"the daemon closed the connection{why}; see `glovebox status`, then try again"
 
 
 class UnixRun:

@@ -91,7 +91,7 @@ class SandboxManager:
 
     def status(self) -> dict[str, Any]:
         """Which backend is used and why, and whose sandboxes there are."""
-        reasons = {"remote": "SANDBOX_API_URL names a service", "docker": "SANDBOX_MODE says so"}
+        reasons = {"remote": "SANDBOX_API_URL names a service", "docker": "SANDBOX_MODE is docker"}
         why = reasons.get(self.mode, "no service is configured")
         sandboxes = {info.name: info.state for info in Sandbox.list(**self._where) if info.name.startswith("user-")}
         return {"mode": self.mode, "why": why, "sandboxes": sandboxes}
@@ -121,7 +121,7 @@ _manager: SandboxManager | None = None
 
 
 def get_sandbox_manager() -> SandboxManager:
-    """The manager of this process, as the environment says."""
+    """The manager of this process, by the environment variables."""
     global _manager
     _manager = _manager or SandboxManager()
     return _manager
