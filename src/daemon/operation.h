@@ -183,8 +183,8 @@ struct open_file {
         char path[4096]; /* below the workspace; "." is the workspace itself */
 };
 
-/* Writes the answer, a JSON object. `entries` are [{"path", "type", "size", "modified"}] by name, and may be changed; with
- * `is_cut` there are more. `path` is that of the directory, below the workspace. It may be called in a child. */
+/* Writes the answer, a JSON object. `entries` are [{"path", "type", "size", "modified"}] by name, and may be changed;
+ * with `is_cut` there are more. `path` is that of the directory, below the workspace. It may be called in a child. */
 typedef void file_list_writer(json_t *entries, bool is_cut, const char *path, struct json_writer *text);
 
 int operation_file_open(struct caller *caller, const struct file_request *request, struct open_file *ret_file,

@@ -131,7 +131,7 @@ class Channel:
         self.on_idle: Callable[[], None] | None = None
 
     def poll(self) -> None:
-        """True if there is a request. Called in a nursery, too, so that the code of receive() has run before the fork."""
+        """True if there is a request. A nursery calls it, too: then the code of receive() has run before the fork."""
         self._wait(0)
 
     def become_input(self) -> None:

@@ -5,7 +5,7 @@ All names are saved by one pickler, so identity between names, shared memory and
 Before a file counts, a forked child tries to load it: a file that cannot be loaded must be found while the variables
 are still in memory. Files in memory (/tmp, the home directory) are saved beside the variables.
 
-A file that was damaged on the disk is noticed by its checksums (sleep_file.py). Variables whose memory is damaged are left
+A file that was damaged on the disk is noticed by its checksums (sleep_file.py). Variables in damaged memory are left
 out and named; the others come back.
 """
 
