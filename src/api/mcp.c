@@ -12,8 +12,9 @@
 #include "base/base64.h"
 #include "base/memory.h"
 #include "http/media.h"
+#include "mcp/fixture.h"
 #include "mcp/mcp.h"
-#include "mcp/place.h"
+#include "mcp/sandbox_text.h"
 #include "mcp/server.h"
 #include "session/manager.h"
 #include "session/run.h"
@@ -229,7 +230,7 @@ static void take_notification(struct api_request *api, const struct mcp_message 
 static const char *describe_place(void) {
         static char *place;
         if (!place)
-                place = place_describe(NULL);
+                place = sandbox_text_describe(NULL);
         return place ? place : "";
 }
 
@@ -238,7 +239,7 @@ static void fill_peer(struct mcp_peer *peer, struct api_request *api) {
         peer->owner = api->visitor.owner;
         peer->from = http_peer(api->request)->address;
         peer->place = describe_place();
-        peer->has_fixtures = place_has_fixtures();
+        peer->has_fixtures = fixture_is_enabled();
         if (!*peer->owner) /* sessions that people made by hand do not belong to MCP */
                 (void) snprintf(peer->prefix, sizeof(peer->prefix), "mcp-");
 }

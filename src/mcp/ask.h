@@ -62,6 +62,6 @@ typedef void ask_written(struct mcp_call *call, const char *path, size_t size, c
 void ask_write(struct mcp_call *call, const char *name, const char *path, const struct ask_bytes *content,
                ask_written *then);
 
-/* What an operation on the file is asked with; admits a sandbox that has to be made. */
+/* The request of an operation on the file; admits a sandbox that has to be made. */
 int ask_file_request(struct mcp_call *call, const char *name, const char *path, bool may_create,
                      struct file_request *ret_request, struct err *err);

@@ -130,7 +130,7 @@ void mcp_call_say(struct mcp_call *call, const char *text, size_t size, bool is_
 
 void mcp_call_refuse(struct mcp_call *call, const struct err *err) {
         struct mcp_error error;
-        if (call->is_resource || call->is_task) { /* these have no result to put it into */
+        if (call->is_resource || call->is_task) { /* these have no result that could contain it */
                 bool is_missing = call->is_resource && call->era == MCP_LEGACY;
                 (void) mcp_error_set(&error, is_missing ? MCP_RESOURCE_NOT_FOUND : MCP_INVALID_PARAMS, 200, "%.500s",
                                      err->message);
@@ -188,7 +188,7 @@ static void on_beat(void *context) {
 
 /* ---- the session layer ---- */
 
-/* No more of it fits, or its time is over: what there is becomes the answer, and the run goes on. */
+/* The answer is full, or its time is over: the output so far becomes the answer, and the run continues. */
 static void mcp_call_on_time(void *context) {
         struct mcp_call *call = context;
         call->timer = NULL;

@@ -8,8 +8,9 @@
 #include "daemon/socket_client.h"
 #include "daemon/socket_request.h"
 #include "daemon/upload.h"
+#include "mcp/fixture.h"
 #include "mcp/mcp.h"
-#include "mcp/place.h"
+#include "mcp/sandbox_text.h"
 #include "session/session.h"
 #include "session/session_config.h"
 #include "session/session_config_check.h"
@@ -90,7 +91,7 @@ static void report_run(void *context) {
                 client_send(request->client, MESSAGE_EVENT, request->number, text, strlen(text));
 }
 
-/* A run that is over at once is not worth a message of its own: the answer is nearly there. */
+/* A run that ends at once gets no message of its own: its answer follows. */
 static void mcp_channel_on_accepted(struct mcp_call *call, const char *sandbox, const char *run_id) {
         struct channel_call *own = (struct channel_call *) call;
         (void) sandbox;
@@ -212,7 +213,7 @@ static void take_line(struct channel *channel) {
         }
 }
 
-/* Of all messages together there is no bound. */
+/* The sum of all messages is not bounded. */
 static int mcp_channel_on_piece(struct upload *upload, const char *bytes, size_t size, struct err *err) {
         struct channel *channel = (struct channel *) upload;
         while (size > 0) {
@@ -279,7 +280,7 @@ static void on_finish(struct upload *upload) {
 static void on_abandon(struct upload *upload) {
         struct channel *channel = (struct channel *) upload;
         struct session_manager *manager = channel->peer.manager;
-        bool is_left = !manager->draining; /* or else we go, and the relay waits for the next one */
+        bool is_left = !manager->draining; /* otherwise this daemon exits, and the relay waits for the next one */
         channel->is_closing = true;
         for (struct channel **at = &channels; *at; at = &(*at)->next)
                 if (*at == channel) {
@@ -322,7 +323,7 @@ static int read_options(const struct caller *caller, struct channel *channel, js
         if (channel->options &&
             session_config_from_json(caller, channel->options, SESSION_CONFIG_LOOK_NOT, &ignored, err) < 0)
                 return -1;
-        channel->place = place_describe(channel->options);
+        channel->place = sandbox_text_describe(channel->options);
         return channel->place ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
@@ -344,7 +345,7 @@ static int open_channel(struct caller *caller, json_t *json, struct err *err) {
         channel->peer.is_private = true;
         channel->peer.options = channel->options;
         channel->peer.place = channel->place;
-        channel->peer.has_fixtures = place_has_fixtures();
+        channel->peer.has_fixtures = fixture_is_enabled();
         channel->upload = (struct upload) { .caller = caller,
                                             .piece = mcp_channel_on_piece,
                                             .finish = on_finish,

@@ -296,7 +296,7 @@ static void content_put_run(const struct mcp_call *call, const char *text, size_
         _cleanup_json_writer_ struct json_writer plain = { 0 }, blocks = { 0 };
         size_t n = 0, n_dropped = 0;
         bool is_error = !slice_is(status, "ok");
-        if (is_error || !slice_get(result, "installed").bytes) /* what pip says is for those who look for an error */
+        if (is_error || !slice_get(result, "installed").bytes) /* pip's messages matter only if there is an error */
                 put_content_output(call, &plain);
         put_displays(displays, &plain);
         put_value(value, &plain);
@@ -327,7 +327,7 @@ static void content_put_run(const struct mcp_call *call, const char *text, size_
         members->failed |= plain.failed || blocks.failed;
 }
 
-/* Members for programs, which a model need not read. */
+/* Members for programs, not for the model. */
 static void put_meta(const struct mcp_call *call, struct slice result, struct json_writer *meta) {
         static const char *const keys[] = { "status", "exit_code", "duration_ms" };
         char name[160];

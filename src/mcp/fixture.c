@@ -1,6 +1,7 @@
 #include "mcp/fixture.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/loop.h"
@@ -336,4 +337,9 @@ bool fixture_read_resource(struct mcp_call *call, const char *uri) {
         server_put_caching(call, &members, 0, true);
         mcp_call_result(call, &members, NULL);
         return true;
+}
+
+bool fixture_is_enabled(void) {
+        const char *value = getenv("GLOVEBOX_TEST_MCP_FIXTURES");
+        return value && strcmp(value, "1") == 0;
 }

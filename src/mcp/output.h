@@ -9,8 +9,8 @@
 enum { MCP_OUTPUT_HEAD = 8 << 10, MCP_OUTPUT_TAIL = 4 << 10 };
 
 struct mcp_output {
-        uint64_t skip;  /* bytes before the first one that is wanted */
-        uint64_t seen;  /* of all, those that are skipped too */
+        uint64_t skip;  /* bytes before the first requested one */
+        uint64_t seen;  /* of all bytes, with those that are skipped */
         bool keeps_end; /* beyond the beginning, the last bytes are kept */
         char *head, *tail;
         size_t head_size;
@@ -25,8 +25,8 @@ bool mcp_output_add(struct mcp_output *output, const char *bytes, size_t size);
 /* The end that is kept, in order: a fresh text of *ret_size bytes, or NULL when there is none. */
 char *mcp_output_end(const struct mcp_output *output, size_t *ret_size);
 
-/* How many bytes lie between the beginning and the end that are kept. */
+/* The number of bytes between the kept beginning and the kept end. */
 uint64_t mcp_output_left_out(const struct mcp_output *output);
 
-/* The last whole line so far, or the part of it that is there: at most `room` - 1 bytes, without control characters. */
+/* The last line so far, whole or in part: at most `room` - 1 bytes, without control characters. */
 void mcp_output_last_line(const struct mcp_output *output, char *ret_line, size_t room);

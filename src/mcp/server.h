@@ -5,7 +5,7 @@
 
 #define MCP_SERVER_INFO "{\"name\":\"glovebox\",\"title\":\"Glovebox\",\"version\":\"" GLOVEBOX_VERSION "\"}"
 
-/* Finds the method and carries it out. The call may be gone when this returns. */
+/* Finds the method and carries it out. The call may be freed by this. */
 void server_handle(struct mcp_call *call, const struct mcp_message *message);
 
 /* Which member of params a client repeats in the header Mcp-Name, or NULL. */

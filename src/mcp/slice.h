@@ -1,5 +1,5 @@
-/* Pieces of JSON text that is known to be valid (a run's result, as the daemon wrote it), found without making a tree:
- * a result may hold megabytes of images, which are passed on as they are. */
+/* Finds pieces of valid JSON text (a run's result, which the daemon wrote) without making a tree: a result may hold
+ * megabytes of images, which are passed on unchanged. */
 #pragma once
 
 #include <jansson.h>

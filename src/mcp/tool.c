@@ -217,7 +217,7 @@ static int check_one(const struct mcp_tool *tool, const struct tool_argument *ar
         case TOOL_TEXTS:
         default:
                 is_good = json_is_array(value);
-                break; /* what is in it the operation looks at */
+                break; /* the operation checks its contents */
         }
         if (!is_good)
                 return err_set(err, ERR_USAGE, "%s: \"%s\" must be %s", tool->name, argument->name,

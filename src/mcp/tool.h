@@ -19,7 +19,7 @@ enum tool_hint { TOOL_READS = 1, TOOL_IDEMPOTENT = 2, TOOL_HARMLESS = 4, TOOL_OP
 
 struct mcp_tool {
         const char *name, *title, *about;
-        bool describes_place; /* what the sandbox can reach follows its description */
+        bool describes_place; /* its description ends with what the sandbox can reach */
         int hints;
         struct tool_argument arguments[TOOL_ARGUMENTS_MAX];
         /* The arguments have been checked against the row. */

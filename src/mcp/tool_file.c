@@ -30,7 +30,7 @@ struct file_view {
         int fd;
         const char *relative;
         uint64_t size;
-        uint64_t line, lines; /* the first one wanted, and how many; 0: all */
+        uint64_t line, lines; /* the first line, and their number; 0: all */
 };
 
 /* Up to max bytes from the beginning of the file: a fresh text. */
@@ -77,7 +77,7 @@ static void answer_image(struct mcp_call *call, const struct file_view *view, co
         mcp_call_result(call, &members, NULL);
 }
 
-/* Where the wanted line begins, or NULL. */
+/* The beginning of this line, or NULL. */
 static const char *find_line(const char *bytes, size_t size, uint64_t line) {
         const char *at = bytes, *end = bytes + size;
         if (line == 1)

@@ -32,7 +32,7 @@ struct artifact_list {
         struct artifact *items;
         size_t count;
         size_t path_bytes;
-        size_t visited, visits_max; /* entries of any kind that were looked at, and may be */
+        size_t visited, visits_max; /* entries of any kind: visited, and the limit */
         bool cut; /* there were more than may be listed, or deeper ones, or some could not be copied */
 };
 
@@ -61,7 +61,7 @@ int artifact_copy_out(int workspace_fd, struct artifact_list *list, const char *
 
 struct artifact_form {
         bool hides_host;       /* host_path is null */
-        uint64_t contents_max; /* "content" too, in base64, of files that have at most so many bytes together; */
+        uint64_t contents_max; /* "content", too, in base64, of files with at most this many bytes together; */
         int contents_fd;       /* the workspace that they are read from */
 };
 

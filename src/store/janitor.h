@@ -26,7 +26,7 @@ struct janitor {
         unsigned n_deaths;    /* over the oldest */
 };
 
-/* Starts it, and restarts it when it dies. The arguments must live as long as the daemon. */
+/* Starts it, and restarts it when it exits. The arguments must stay valid until janitor_stop. */
 int janitor_start(struct janitor *janitor, struct helper *helper, const char *data_dir, struct err *err);
 
 /* Waits for the remaining work, for a bounded time; the next daemon does the rest. Safe on { .fd = -1 }. */

@@ -22,7 +22,7 @@
 #define PACKAGES_SITE PACKAGES_PLACE "/current/site" /* a link to site-packages, made by the helper */
 #define PACKAGES_BIN PACKAGES_PLACE "/current/bin"
 
-/* The session's directory of packages, made where it is missing; -errno. */
+/* The session's directory of packages, made if missing; -errno. */
 int packages_make_directory(const char *state_dir);
 
 /* An empty `install`; -errno. */

@@ -22,7 +22,7 @@ void project_quota_clear(int dir_fd);
 
 /* ---- for its test ---- */
 
-/* The number that is tried first for this name, and the one after it. */
+/* The first number to try for this name, and the next one. */
 uint32_t project_quota_number(const char *name);
 uint32_t project_quota_next(uint32_t number);
 bool project_quota_is_ours(uint32_t number);

@@ -29,14 +29,14 @@ void reaper_sweep_boxes(void);
 /* Waits until its queue is empty (bounded), and ends it. */
 void reaper_stop(void);
 
-/* A box whose PID 1 was killed: its groups, and the lease of its user id, go when its processes have. The groups are
- * released as by cgroup_destroy; the descriptors are taken over, either may be -1. */
+/* For a box whose PID 1 was killed: removes its groups and releases the lease of its user id when its processes have
+ * ended. The groups are released as by cgroup_destroy; the descriptors are taken over, either may be -1. */
 void reaper_bury(struct cgroup *cgroup, int pidfd, int lease_fd);
 
-/* A directory of the daemon that is not needed any more. */
+/* Removes a directory of the daemon. */
 void reaper_remove_tree(const char *path);
 
-/* Closes descriptors of files that may go with them: with a large one that takes a while. At most three. */
+/* Closes descriptors of files without a name, which takes a while for a large one. At most three. */
 void reaper_close(int *fds, size_t n_fds);
 
 /* Like unlinkat and renameat, but the reaper frees the blocks of a large file that loses its name, because that can

@@ -26,7 +26,7 @@ struct registry {
         int lock_fd;
         sqlite3 *db;
         sqlite3_stmt *statements[REGISTRY_STATEMENTS];
-        int last_code; /* what SQLite said to the last of them that was run */
+        int last_code; /* the result code of the last one that was run */
 };
 
 /* Fills err from SQLite's error. Returns -1. */
@@ -38,12 +38,12 @@ int registry_lock(const char *dir, struct err *err);
 /* True if this error of SQLite means that the file is damaged. */
 bool registry_file_is_damage(int code);
 
-/* Opens the database, and says in *ret_damaged whether it failed for that reason. Closing it does not change the file
- * until SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE is taken back. */
+/* Opens the database. *ret_damaged: it failed because the file is damaged. Closing it does not change the file until
+ * SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE is reset. */
 int registry_file_open(const char *path, sqlite3 **ret_db, bool *ret_damaged, struct err *err);
 
-/* Makes a new, empty one in place of nothing. */
+/* Makes a new, empty database where there is no file. */
 int registry_file_make(const char *path, struct err *err);
 
-/* Moves the database and what belongs to it aside; ret_aside says where to. */
+/* Moves the database and its other files aside; ret_aside is their new path. */
 int registry_file_quarantine(const char *path, char ret_aside[static 4200], struct err *err);

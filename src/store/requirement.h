@@ -12,5 +12,5 @@ enum { REQUIREMENT_MAX = 500, REQUIREMENT_NAME_MAX = 100, REQUIREMENTS_MAX = 100
 /* "humanize", "attrs>=23", "requests[socks]~=2.31; python_version < '3.13'". ERR_USAGE says what is wrong with it. */
 int requirement_check(const char *text, struct err *err);
 
-/* Is this a distribution's name: letters, digits, and . _ - between them? */
+/* True if this is a distribution's name: letters, digits, and . _ - between them. */
 bool requirement_is_name(const char *text, size_t size);

@@ -9,8 +9,8 @@
 int session_file_write(const char *state_dir, const struct registry_session *row, struct err *err);
 void session_file_remove(const char *state_dir);
 
-/* There is one, readable or not: the files beside it belong to a session. */
+/* True if there is a session file, readable or not: the files beside it belong to a session. */
 bool session_file_exists(const char *state_dir);
 
-/* ERR_NOT_FOUND when there is none that can be read, or it is not what was written. */
+/* ERR_NOT_FOUND if it is missing, unreadable or damaged. */
 int session_file_read(const char *state_dir, struct registry_session *ret_row, struct err *err);

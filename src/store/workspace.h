@@ -26,7 +26,7 @@ struct workspace_file {
         int fd, workspace_fd; /* the latter is its own */
         char temporary[64];   /* "": it has no name yet */
         char *relative;
-        bool replaced; /* after it was finished: something was there before */
+        bool replaced; /* after it was finished: it replaced something */
         uint64_t replaced_bytes; /* on the disk, of a plain file with no other name */
 };
 int workspace_create_file(int workspace_fd, const char *relative, struct workspace_file *ret_file, struct err *err);
@@ -46,7 +46,7 @@ json_t *workspace_stat(int workspace_fd, const char *relative, struct err *err);
 enum { WORKSPACE_TAG_SIZE = 2 + 32 + 1 };
 void workspace_tag(const struct stat *status, char ret_tag[static WORKSPACE_TAG_SIZE]);
 
-/* As workspace_stat says it, of what is open, with its "tag". */
+/* As workspace_stat, for an open file, with its "tag". */
 json_t *workspace_describe_open(const char *relative, const struct stat *status, struct err *err);
 
 /* The same for each entry of a directory, sorted by name: at most 10,000, and 1 MiB of names. ret_cut, unless it is
@@ -54,10 +54,10 @@ json_t *workspace_describe_open(const char *relative, const struct stat *status,
 enum { WORKSPACE_LIST_MAX = 10000 };
 json_t *workspace_list(int workspace_fd, const char *relative, size_t max, bool *ret_cut, struct err *err);
 
-/* Takes listing it hardly any time? Otherwise a child should do it. Also true if it cannot be listed. */
+/* True if listing it is quick; otherwise a child should do it. Also true if it cannot be listed. */
 bool workspace_lists_short(int workspace_fd, const char *relative);
 
-/* One that is there already is fine, whatever it is. */
+/* An existing entry of any kind is fine. */
 int workspace_make_directory(int workspace_fd, const char *relative, struct err *err);
 /* The same, with its parents; something there that is no directory is an error. */
 int workspace_make_directories(int workspace_fd, const char *relative, struct err *err);

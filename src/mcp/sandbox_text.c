@@ -1,6 +1,5 @@
-#include "mcp/place.h"
+#include "mcp/sandbox_text.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json_writer.h"
@@ -31,7 +30,7 @@ static void put_network(struct json_writer *text, const json_t *network) {
         }
 }
 
-char *place_describe(const json_t *options) {
+char *sandbox_text_describe(const json_t *options) {
         struct json_writer text = { 0 };
         const json_t *mounts = json_object_get(options, "mounts"), *mount;
         size_t i;
@@ -50,9 +49,4 @@ char *place_describe(const json_t *options) {
         if (text.failed)
                 json_writer_release(&text);
         return text.bytes;
-}
-
-bool place_has_fixtures(void) {
-        const char *value = getenv("GLOVEBOX_TEST_MCP_FIXTURES");
-        return value && strcmp(value, "1") == 0;
 }
