@@ -26,19 +26,11 @@ int cgroup_file_read(int dir_fd, const char *file, char *ret_text, size_t size) 
         _cleanup_fd_ int fd = openat(dir_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0)
                 return -errno;
-        size_t filled = 0;
-        while (filled + 1 < size) {
-                ssize_t n = read(fd, ret_text + filled, size - 1 - filled);
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        return -errno;
-                if (n == 0)
-                        break;
-                filled += (size_t) n;
-        }
-        ret_text[filled] = '\0';
-        return (int) filled;
+        ssize_t n = fd_read_at(fd, ret_text, size - 1, 0);
+        if (n < 0)
+                return (int) n;
+        ret_text[n] = '\0';
+        return (int) n;
 }
 
 int cgroup_file_read_number(int dir_fd, const char *file, uint64_t *ret_number) {
