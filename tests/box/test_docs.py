@@ -129,6 +129,12 @@ def test_files_that_comments_and_documents_name_exist() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_every_part_of_the_tests_is_documented() -> None:
+    parts = re.findall(r'^    "(\w+)": \(', (REPOSITORY / "tests/run.py").read_text(), re.MULTILINE)
+    table = (REPOSITORY / "docs/HACKING.md").read_text().split("| part | what it does |")[1].split("\n\n")[0]
+    assert sorted(parts) == sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+
+
 README = REPOSITORY / "README.md"
 # Commands that build the program, or need the Internet.
 NOT_HERE = ("make ", "glovebox session install ", "glovebox run --allow-host ")
