@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "channel.h"
 #include "input.h"
@@ -91,12 +91,6 @@ static void become(const struct command *command, int report_fd) {
 
 /* ---- until it ends ---- */
 
-static uint64_t now_ms(void) {
-        struct timespec now;
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
-}
-
 void command_reap(void) {
         while (waitpid(-1, NULL, WNOHANG) > 0)
                 ;
@@ -125,10 +119,10 @@ static int wait_for(pid_t pid, int signal_fd, struct input *input, bool *ret_int
                 (void) poll(&polled, 1, patience_ms);
                 if (take_signals(signal_fd) && !*ret_interrupted) {
                         *ret_interrupted = true;
-                        kill_ms = now_ms() + ENDING_MS;
+                        kill_ms = clock_now_ms() + ENDING_MS;
                         (void) kill(-pid, SIGINT);
                 }
-                if (*ret_interrupted && now_ms() >= kill_ms)
+                if (*ret_interrupted && clock_now_ms() >= kill_ms)
                         (void) kill(-pid, SIGKILL);
         }
         return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

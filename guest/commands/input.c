@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "channel.h"
 
@@ -15,12 +15,6 @@
 #define MIME "application/x-glovebox-input"
 
 enum { ASK_AGAIN_MS = 2000, PAUSE_MAX_MS = 20, PIECE_MAX = 16 << 20 };
-
-static uint64_t now_ms(void) {
-        struct timespec now;
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
-}
 
 struct input input_of(json_t *request) {
         struct input input = { .fd = -1, .id = json_object_get(request, "id"), .pause_ms = 1 };
@@ -37,9 +31,9 @@ static void piece_path(const struct input *input, unsigned number, char ret_path
 }
 
 static void ask(struct input *input) {
-        if (input->next > 0 || now_ms() - input->asked_ms < ASK_AGAIN_MS)
+        if (input->next > 0 || clock_now_ms() - input->asked_ms < ASK_AGAIN_MS)
                 return;
-        input->asked_ms = now_ms();
+        input->asked_ms = clock_now_ms();
         channel_send_json(CHANNEL_DISPLAY, json_pack("{s:O?, s:{s:s}}", "id", input->id, "data", MIME, input->token));
 }
 

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 
 /* Bounds of one iteration: the number of events, and the time after which no further event is handled. The rest follows
@@ -58,9 +59,7 @@ struct loop {
 };
 
 uint64_t loop_now_ms(void) {
-        struct timespec now;
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
+        return clock_now_ms();
 }
 
 uint64_t loop_now_us(void) {

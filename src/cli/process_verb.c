@@ -5,9 +5,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/box_rows.h"
@@ -235,19 +235,13 @@ int verb_ps(int argc, char **argv) {
         return code < 0 ? terminal_fail(&err) : 0;
 }
 
-static uint64_t clock_ms(void) {
-        struct timespec now;
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
-}
-
 /* Enter or Ctrl-C ends it on a terminal; other input is not read. The first table comes after a short interval, so that
  * there is something to compare. */
 static int process_watch(struct daemon_client *client, const struct err *no_daemon, const struct line *line,
                          struct err *err) {
         bool repeat = isatty(STDOUT_FILENO) && !line->once, has_keys = repeat && isatty(STDIN_FILENO);
         json_t *before = NULL;
-        uint64_t before_ms = clock_ms();
+        uint64_t before_ms = clock_now_ms();
         int code = ask_ps(client, no_daemon, &before, err);
         for (uint64_t wait_ms = 500; code == 0; wait_ms = line->interval_ms) {
                 struct pollfd keys = { .fd = has_keys ? STDIN_FILENO : -1, .events = POLLIN };
@@ -255,7 +249,7 @@ static int process_watch(struct daemon_client *client, const struct err *no_daem
                         break;
                 json_t *now = NULL;
                 code = ask_ps(client, no_daemon, &now, err);
-                uint64_t now_ms = clock_ms();
+                uint64_t now_ms = clock_now_ms();
                 if (code == 0) {
                         if (repeat)
                                 (void) printf("\033[H\033[2Jglovebox top: every %g s, %s ends it\n\n",

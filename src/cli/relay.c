@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/memory.h"
 
@@ -35,16 +35,10 @@ struct turn {
         size_t input_at, input_size;
 };
 
-static uint64_t now_ms(void) {
-        struct timespec now;
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
-}
-
 /* Nothing more happens in the box. */
 static void end_program(struct turn *turn) {
         turn->dead = true;
-        turn->deadline_ms = now_ms() + DRAIN_GRACE_MS;
+        turn->deadline_ms = clock_now_ms() + DRAIN_GRACE_MS;
         fd_close(&turn->relay->input_to_fd);
 }
 
@@ -62,7 +56,7 @@ static void ask_to_end(struct turn *turn, enum relay_end end, int signal_number,
         }
         turn->ending = true;
         turn->relay->end = end;
-        turn->deadline_ms = now_ms() + grace_ms;
+        turn->deadline_ms = clock_now_ms() + grace_ms;
         struct relay_target *target = turn->relay->target;
         if (target->type->signal(target, signal_number) < 0)
                 kill_program(turn);
@@ -298,7 +292,7 @@ static int wait_ms(const struct turn *turn) {
                 return 0;
         if (turn->dead && turn->relay->end != RELAY_SIGNAL)
                 return -1; /* a slow reader gets everything, however long it takes */
-        uint64_t now = now_ms();
+        uint64_t now = clock_now_ms();
         if (now >= turn->deadline_ms)
                 return 0;
         uint64_t left = turn->deadline_ms - now;
@@ -345,9 +339,9 @@ static void take_turn(struct turn *turn) {
         watch_all(turn, watched);
         if (poll(watched, W_COUNT, wait_ms(turn)) < 0)
                 return;
-        if (!turn->dead && now_ms() >= turn->deadline_ms)
+        if (!turn->dead && clock_now_ms() >= turn->deadline_ms)
                 ask_to_end(turn, RELAY_TIMEOUT, SIGTERM, TIMEOUT_GRACE_MS);
-        else if (turn->dead && relay->end == RELAY_SIGNAL && now_ms() >= turn->deadline_ms)
+        else if (turn->dead && relay->end == RELAY_SIGNAL && clock_now_ms() >= turn->deadline_ms)
                 drop_all_output(turn);
         bool was_settled = is_settled(turn);
         serve_stream(turn, &relay->out, watched[W_OUT].revents);
@@ -370,7 +364,7 @@ static bool is_open(const struct relay_stream *stream) {
 
 int relay_run(struct relay *relay, struct err *err) {
         sigset_t old;
-        struct turn turn = { .relay = relay, .signal_fd = -1, .started_ms = now_ms() };
+        struct turn turn = { .relay = relay, .signal_fd = -1, .started_ms = clock_now_ms() };
         turn.deadline_ms = turn.started_ms + relay->timeout_ms;
         /* Code in a rootless box can open its own pipes for reading and empty them after poll: a blocking read would
          * then miss the time limit. */
@@ -389,7 +383,7 @@ int relay_run(struct relay *relay, struct err *err) {
         while (!turn.dead || is_open(&relay->out) || is_open(&relay->error)) {
                 take_turn(&turn);
                 if (turn.dead && relay->duration_ms == 0)
-                        relay->duration_ms = now_ms() - turn.started_ms;
+                        relay->duration_ms = clock_now_ms() - turn.started_ms;
         }
         free(turn.input);
         fd_close(&turn.signal_fd);

@@ -22,9 +22,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/peer.h"
@@ -231,12 +231,6 @@ static void accept_client(struct process *process) {
                 fd_close(&process->client_fd);
 }
 
-static int64_t now_ms(void) {
-        struct timespec now;
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* True if the vault has a reason to stay. */
 static bool holds_something(const struct process *process) {
         for (const struct entry *entry = process->entries; entry; entry = entry->next)
@@ -259,10 +253,10 @@ static void exit_if_unused(struct process *process) {
 }
 
 static _Noreturn void serve_loop(struct process *process, int idle_ms) {
-        int64_t idle_since = now_ms();
+        int64_t idle_since = (int64_t) clock_now_ms();
         for (;;) {
                 bool idle = process->client_fd < 0 && !holds_something(process);
-                int64_t now = now_ms();
+                int64_t now = (int64_t) clock_now_ms();
                 if (!idle)
                         idle_since = now;
                 int64_t left = idle_since + idle_ms - now;
@@ -281,7 +275,7 @@ static _Noreturn void serve_loop(struct process *process, int idle_ms) {
                 if (code > 0 || !idle || left > 0)
                         continue;
                 exit_if_unused(process);
-                idle_since = now_ms();
+                idle_since = (int64_t) clock_now_ms();
         }
 }
 

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/cgroup/cgroup.h"
@@ -23,12 +24,6 @@
 #include "box/cgroup/cgroup_text.h"
 
 enum { KILL_WAIT_MS = 5000, BATCH = 64 };
-
-static int64_t now_ms(void) {
-        struct timespec now;
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* A list that does not fit is cut behind its last whole line. */
 static int read_procs(int dir_fd, char *ret_text, size_t size) {
@@ -83,7 +78,7 @@ static int kill_by_list(int dir_fd, int64_t deadline_ms) {
                         return 0;
                 if (found < 0)
                         return found;
-                if (now_ms() >= deadline_ms)
+                if ((int64_t) clock_now_ms() >= deadline_ms)
                         return -ETIMEDOUT;
                 (void) nanosleep(&(struct timespec) { .tv_nsec = sleep_us * 1000 }, NULL);
                 if (sleep_us < 10000)
@@ -105,7 +100,7 @@ static int wait_until_empty(int dir_fd, int64_t deadline_ms) {
                 uint64_t populated = 1;
                 if (cgroup_text_find_number(text, "populated", &populated) == 0 && populated == 0)
                         return 0;
-                int64_t left_ms = deadline_ms - now_ms();
+                int64_t left_ms = deadline_ms - (int64_t) clock_now_ms();
                 if (left_ms <= 0)
                         return -ETIMEDOUT;
                 (void) poll(&(struct pollfd) { .fd = fd, .events = POLLPRI }, 1, (int) (left_ms < 100 ? left_ms : 100));
@@ -176,7 +171,7 @@ int cgroup_kill_now(const struct cgroup *cgroup) {
 int cgroup_kill(const struct cgroup *cgroup, struct err *err) {
         if (!cgroup->host)
                 return 0;
-        int64_t deadline_ms = now_ms() + KILL_WAIT_MS;
+        int64_t deadline_ms = (int64_t) clock_now_ms() + KILL_WAIT_MS;
         int code = cgroup->v2_fd >= 0 ? kill_v2(cgroup->v2_fd, deadline_ms) : 0;
         int v1 = kill_v1(cgroup, deadline_ms);
         if (code == 0)
