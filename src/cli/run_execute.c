@@ -1,5 +1,7 @@
 /* Carries out a `glovebox run` without a daemon: makes a box, runs one process in it, passes on its output, removes the
- * box. Theory of operation. This process opens what the box may see (image, workspace, mounts), makes the box (box.c),
+ * box.
+ *
+ * Theory of operation. This process opens what the box may see (image, workspace, mounts), makes the box (box.c),
  * requests one process with three pipes as its standard streams from the agent, and relays (relay.c) until that process
  * has ended. A watchdog removes the box if this process is killed. */
 #include <errno.h>

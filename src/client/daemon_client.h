@@ -1,6 +1,7 @@
-/* A client of the daemon: a connection, requests, and what the daemon sends during them. The connection is nonblocking.
- * A call runs a small loop over the socket, the caller's input and the caller's signals until the answer has come. One
- * call at a time; daemon_client_post sends another request beside it. */
+/* A client of the daemon: a connection, requests, and what the daemon sends during them.
+ *
+ * The connection is nonblocking. A call runs a small loop over the socket, the caller's input and the caller's signals
+ * until the answer has come. One call at a time; daemon_client_post sends another request beside it. */
 #pragma once
 
 #include <jansson.h>

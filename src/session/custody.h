@@ -1,4 +1,5 @@
 /* Keeps copies of the descriptors of all kernels in the vault (vault/vault.h), and starts another vault if it exits.
+ *
  * The daemon holds every descriptor that the vault holds. A vault that exits or does not answer is replaced, and the
  * new one gets the descriptors of all kernels. They are lost only if the daemon is killed within those milliseconds. */
 #pragma once

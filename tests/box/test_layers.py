@@ -80,3 +80,10 @@ def test_every_folder_has_a_readme() -> None:
     folders = [SOURCES / name for name in [*LEVEL, "box/seal", "box/cgroup", "box/host", "cli/ui"]]
     missing = [str(folder.relative_to(SOURCES)) for folder in folders if not (folder / "README.md").is_file()]
     assert not missing, f"folders without a README.md: {missing}"
+
+
+def test_readmes_of_large_folders_name_every_file() -> None:
+    for folder in ("session", "daemon"):
+        named = set(re.findall(r"`(\w+)`", (SOURCES / folder / "README.md").read_text(encoding="utf-8")))
+        stems = {path.stem for path in (SOURCES / folder).glob("*.[ch]")}
+        assert stems <= named, f"src/{folder}/README.md lacks {sorted(stems - named)}"
