@@ -287,11 +287,7 @@ int verb_top(int argc, char **argv) {
 static int ask_to_kill(struct daemon_client *client, const char *name, bool hard, json_t **ret_answer,
                        struct err *err) {
         json_t *body = json_pack("{s:s, s:s, s:b}", "op", "kill", "session", name, "hard", (int) hard);
-        const struct daemon_request request = { .body = body };
-        int code = body ? daemon_client_call(client, &request, ret_answer, err)
-                        : err_set(err, ERR_USAGE, "the name is not valid UTF-8");
-        json_decref(body);
-        return code;
+        return daemon_client_request(client, body, ret_answer, err);
 }
 
 /* "running", "idle", "lost", ...; "" when it is gone. */
@@ -417,9 +413,7 @@ static int print_logs(struct daemon_client *client, const char *session, uint64_
         json_t *body = json_pack("{s:s, s:s, s:I}", "op", "session.log", "session", session, "limit",
                                  (json_int_t) limit),
                *answer = NULL;
-        const struct daemon_request request = { .body = body };
-        int code = body ? daemon_client_call(client, &request, &answer, err)
-                        : err_set(err, ERR_USAGE, "the session's name is not valid UTF-8");
+        int code = daemon_client_request(client, body, &answer, err);
         const json_t *runs = json_object_get(answer, "runs");
         for (size_t i = json_array_size(runs); code == 0 && i > 0; i--) { /* they come newest first */
                 int status =
@@ -429,7 +423,6 @@ static int print_logs(struct daemon_client *client, const char *session, uint64_
                         break;
         }
         json_decref(answer);
-        json_decref(body);
         return code;
 }
 

@@ -41,15 +41,12 @@ static int hibernate_one(struct daemon_client *client, const struct session_line
         json_t *body = json_pack("{s:s, s:s, s:s}", "op", "session.hibernate", "session", names[0], "depth",
                                  line->trim ? "trim" : "sleep"),
                *answer = NULL;
-        const struct daemon_request request = { .body = body };
-        int code = body ? daemon_client_call(client, &request, &answer, err)
-                        : err_set(err, ERR_USAGE, "the session's name is not valid UTF-8");
+        int code = daemon_client_request(client, body, &answer, err);
         if (code == 0 && line->json)
                 code = json_print_answer(answer, err);
         else if (code == 0)
                 print_hibernated(answer);
         json_decref(answer);
-        json_decref(body);
         return code;
 }
 
@@ -103,8 +100,7 @@ static int ask_to_move(struct daemon_client *client, json_t *body, json_t **ret_
 /* If a variable cannot be saved, it is named, and the session is not moved. */
 static int put_to_sleep(struct daemon_client *client, const char *name, struct err *err) {
         json_t *body = json_pack("{s:s, s:s}", "op", "session.hibernate", "session", name), *answer = NULL;
-        const struct daemon_request request = { .body = body };
-        int code = daemon_client_call(client, &request, &answer, err);
+        int code = daemon_client_request(client, body, &answer, err);
         const char *state = json_string_value(json_object_get(answer, "state"));
         if (code < 0 && err->code == ERR_BUSY && strstr(err->message, "no kernel"))
                 code = 0;
@@ -117,7 +113,6 @@ static int put_to_sleep(struct daemon_client *client, const char *name, struct e
                                name, harmless(json_string_value(json_object_get(held, "name")), which));
         }
         json_decref(answer);
-        json_decref(body);
         return code;
 }
 

@@ -104,17 +104,14 @@ static int remove_named(struct daemon_client *client, const struct session_line 
                 json_t *body = json_pack("{s:s, s:s, s:b}", "op", "session.remove", "session", *names, "keep_files",
                                          line->keep_files),
                        *answer = NULL;
-                const struct daemon_request request = { .body = body };
                 struct err why = { 0 };
-                int code = body ? daemon_client_call(client, &request, &answer, &why)
-                                : err_set(&why, ERR_USAGE, "a session's name is not valid UTF-8");
+                int code = daemon_client_request(client, body, &answer, &why);
                 if (code < 0 && result == 0)
                         *err = why;
                 if (code == 0 && line->json)
                         code = json_print_answer(answer, err);
                 result = code < 0 ? -1 : result;
                 json_decref(answer);
-                json_decref(body);
         }
         return result;
 }
@@ -172,15 +169,12 @@ static int do_log(struct daemon_client *client, const struct session_line *line,
         json_t *body = json_pack("{s:s, s:s, s:I}", "op", "session.log", "session", names[0], "limit",
                                  (json_int_t) line->limit),
                *answer = NULL;
-        const struct daemon_request request = { .body = body };
-        int code = body ? daemon_client_call(client, &request, &answer, err)
-                        : err_set(err, ERR_USAGE, "the session's name is not valid UTF-8");
+        int code = daemon_client_request(client, body, &answer, err);
         if (code == 0 && line->json)
                 code = json_print_answer(answer, err);
         else if (code == 0)
                 session_print_runs(json_object_get(answer, "runs"));
         json_decref(answer);
-        json_decref(body);
         return code;
 }
 

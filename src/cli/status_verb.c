@@ -127,10 +127,8 @@ static int status_stop(const struct line *line, const struct socket_place *place
         _cleanup_fd_ int pidfd = daemon_client_pidfd(&client);
         json_t *body = json_pack("{s:s, s:s}", "op", "shutdown", "sessions", line->end_sessions ? "end" : "keep");
         json_t *answer = NULL;
-        const struct daemon_request request = { .body = body };
-        int code = daemon_client_call(&client, &request, &answer, &why);
+        int code = daemon_client_request(&client, body, &answer, &why);
         json_decref(answer);
-        json_decref(body);
         if (code < 0 && why.code != ERR_GONE) { /* it may exit without an answer */
                 *err = why;
                 return -1;

@@ -363,15 +363,19 @@ int daemon_client_call(struct daemon_client *client, const struct daemon_request
         return DAEMON_CALL_ANSWERED;
 }
 
-int daemon_client_ask(struct daemon_client *client, const char *operation, const char *session, json_t **ret_answer,
-                      struct err *err) {
-        json_t *body = json_pack("{s:s, s:s*}", "op", operation, "session", session);
+int daemon_client_request(struct daemon_client *client, json_t *body, json_t **ret_answer, struct err *err) {
         if (!body)
-                return err_set(err, ERR_USAGE, "the session's name is not text");
+                return err_set(err, ERR_USAGE, "the session's name is not valid UTF-8");
         const struct daemon_request request = { .body = body };
         int code = daemon_client_call(client, &request, ret_answer, err);
         json_decref(body);
         return code;
+}
+
+int daemon_client_ask(struct daemon_client *client, const char *operation, const char *session, json_t **ret_answer,
+                      struct err *err) {
+        json_t *body = json_pack("{s:s, s:s*}", "op", operation, "session", session);
+        return daemon_client_request(client, body, ret_answer, err);
 }
 
 int daemon_client_pidfd(const struct daemon_client *client) {

@@ -68,6 +68,10 @@ int daemon_client_call(struct daemon_client *client, const struct daemon_request
 /* Sends a request without waiting for its answer, during the current call or the next one. */
 int daemon_client_post(struct daemon_client *client, json_t *body, struct err *err);
 
+/* Sends a request without DATA and waits for its answer. Takes the reference; NULL: a text in it is not valid UTF-8,
+ * ERR_USAGE. */
+int daemon_client_request(struct daemon_client *client, json_t *body, json_t **ret_answer, struct err *err);
+
 /* A request that has an operation and at most a session's name (or NULL). */
 int daemon_client_ask(struct daemon_client *client, const char *operation, const char *session, json_t **ret_answer,
                       struct err *err);
