@@ -66,7 +66,8 @@ static int add_entry(int root_fd, const char *name, struct image *image, struct 
                 return err_sys(err, errno, "cannot look at the image");
         bool etc = strcmp(name, "etc") == 0;
         if (S_ISLNK(st.st_mode))
-                return etc ? 0 /* a box makes its own /etc then */ : add_link(root_fd, name, image, err);
+                return etc ? 0
+                           : add_link(root_fd, name, image, err); /* a link elsewhere: Glovebox's own /etc instead */
         if (etc && S_ISDIR(st.st_mode))
                 image->own_etc = false;
         return S_ISDIR(st.st_mode) || (S_ISREG(st.st_mode) && !etc) ? add_tree(root_fd, name, image, err) : 0;

@@ -27,7 +27,7 @@ enum {
         PIECE_HEAD = 12,
         PIECE_MAX = FRAME_AT_ONCE - HEADER_SIZE - PIECE_HEAD,
         REPEATED_MAX = 10000,
-        MEMORY_PATIENCE_MS = 60000, /* milliseconds to wait for memory */
+        MEMORY_PATIENCE_MS = 60000, /* for memory that the daemon does not have */
 };
 
 /* ---- output ---- */
