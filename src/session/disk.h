@@ -24,7 +24,7 @@ struct session;
 
 /* Of a session. */
 struct disk_use {
-        bool is_quota;     /* the kernel bounds it: not watched */
+        bool is_quota;     /* the kernel bounds it: watched only for the reserve */
         bool is_busy;      /* something ran, or was written, since it was last measured */
         bool is_asked;     /* the meter was asked and has not answered */
         bool is_over;      /* as it was last measured */
