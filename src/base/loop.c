@@ -26,8 +26,8 @@ enum {
         SHORT_US = 50, /* what took less by the clock is not looked at closer */
 };
 
-/* Linux bounds the watches of epoll for a user. Without root the boxes and their caller are one user, and a box can take
- * all of them; then new watches are asked by poll, which is slower and needs none. */
+/* Linux bounds the watches of epoll for a user. Without root the boxes and their caller are one user, and a box can
+ * take all of them; then new descriptors are watched by poll, which is slower and needs none. */
 struct loop_watch {
         struct loop *loop;
         struct loop_watch *next_polled;

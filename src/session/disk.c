@@ -238,8 +238,8 @@ static void take_report(struct session *session, const struct meter_report *repo
         use->files = report->files;
         use->written = report->written;
         use->pending -= use->pending_before < use->pending ? use->pending_before : use->pending;
-        use->is_over = !use->is_quota &&
-                       (report->is_cut || use->bytes > session->row.limits.disk_bytes || use->files > files_max(session));
+        use->is_over = !use->is_quota && (report->is_cut || use->bytes > session->row.limits.disk_bytes ||
+                                          use->files > files_max(session));
         if (before.measured_ms) {
                 judge_limit(session, before.bytes);
                 judge_reserve(session, before.written, before.bytes);
