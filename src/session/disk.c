@@ -458,9 +458,9 @@ void disk_limit_changed(struct session *session) {
         bool all;
         if (session->disk.is_quota)
                 each_directory(session, rebound_one, &all);
-        session->disk.is_over = !session->disk.is_quota &&
-                                (session->disk.bytes > session->row.limits.disk_bytes ||
-                                 session->disk.files > files_max(session)); /* as far as it is known */
+        session->disk.is_over =
+                !session->disk.is_quota && (session->disk.bytes > session->row.limits.disk_bytes ||
+                                            session->disk.files > files_max(session)); /* as far as it is known */
         mark_busy(session);
 }
 

@@ -104,8 +104,7 @@ static bool take_all_watches(void) {
                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         };
         const struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
-        return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-               prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+        return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 static unsigned n_calls[FLOODERS], n_served;
