@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <time.h>
@@ -12,7 +13,7 @@
 
 /* Bounds of one iteration: the number of events, and the time after which no further event is handled. The rest follows
  * in the next iteration, after new events; timers are checked in between. */
-enum { EVENTS_EACH = 16, TURN_US = 4000 };
+enum { EVENTS_EACH = 16, TURN_US = 4000, POLL_OWN = 2 };
 
 /* Two lanes. A watch whose events took much of the loop's time lately is in the slow lane: it is served after the
  * others, and all of the slow lane has only so long in a turn. So watches that keep the loop busy (a box that floods
@@ -26,8 +27,12 @@ enum {
         SHORT_US = 50, /* what took less by the clock is not looked at closer */
 };
 
+/* Linux bounds the watches of epoll for a user. Without root the boxes and their caller are one user, and a box can
+ * take all of them; then new descriptors are watched by poll, which is slower and needs none. */
 struct loop_watch {
         struct loop *loop;
+        struct loop_watch *next_polled;
+        bool is_polled;
         int fd; /* -1: dropped, waits to be freed */
         uint32_t events;
         void (*call)(void *context, uint32_t events);
@@ -48,6 +53,10 @@ struct loop_timer {
 struct loop {
         int epoll_fd;
         int slow_fd; /* the slow lane's, watched by the other one */
+        bool slow_is_polled;
+        struct loop_watch *polled;
+        size_t n_polled, polled_from; /* the first that is served in the next turn */
+        struct pollfd *poll_fds; /* room for the two and all that are polled */
         bool stopped;
         struct loop_watch *dropped; /* freed after the turn: events for them may still be in hand */
         struct loop_timer **heap; /* earliest first */
@@ -74,9 +83,19 @@ int64_t loop_wall_ms(void) {
         return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static int add_slow_lane(const struct loop *loop) {
-        struct epoll_event event = { .events = EPOLLIN, .data.ptr = NULL };
-        return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->slow_fd, &event);
+static int loop_reserve_poll(struct loop *loop) {
+        struct pollfd *grown = realloc(loop->poll_fds, (loop->n_polled + POLL_OWN + 1) * sizeof(*grown));
+        if (!grown)
+                return -1;
+        loop->poll_fds = grown;
+        return 0;
+}
+
+static int add_slow_lane(struct loop *loop) {
+        struct epoll_event event = { .events = EPOLLIN };
+        int code = epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->slow_fd, &event);
+        loop->slow_is_polled = code < 0 && errno == ENOSPC;
+        return loop->slow_is_polled ? loop_reserve_poll(loop) : code;
 }
 
 int loop_make(struct loop **ret_loop, struct err *err) {
@@ -109,6 +128,7 @@ void loop_free(struct loop *loop) {
         for (size_t i = 0; i < loop->n_timers; i++)
                 free(loop->heap[i]);
         free(loop->heap);
+        free(loop->poll_fds);
         fd_close(&loop->slow_fd);
         fd_close(&loop->epoll_fd);
         free(loop);
@@ -120,6 +140,25 @@ static int lane_of(const struct loop_watch *watch) {
         return watch->is_slow ? watch->loop->slow_fd : watch->loop->epoll_fd;
 }
 
+static int loop_add_polled(struct loop *loop, struct loop_watch *watch) {
+        if (loop_reserve_poll(loop) < 0)
+                return -1;
+        watch->is_polled = true;
+        watch->next_polled = loop->polled;
+        loop->polled = watch;
+        loop->n_polled++;
+        return 0;
+}
+
+static void loop_drop_polled(struct loop *loop, struct loop_watch *watch) {
+        for (struct loop_watch **at = &loop->polled; *at; at = &(*at)->next_polled)
+                if (*at == watch) {
+                        *at = watch->next_polled;
+                        loop->n_polled--;
+                        return;
+                }
+}
+
 struct loop_watch *loop_watch(struct loop *loop, int fd, uint32_t events, void (*call)(void *context, uint32_t events),
                               void *context) {
         struct loop_watch *watch = malloc(sizeof(*watch));
@@ -127,7 +166,8 @@ struct loop_watch *loop_watch(struct loop *loop, int fd, uint32_t events, void (
                 return NULL;
         *watch = (struct loop_watch) { .loop = loop, .fd = fd, .events = events, .call = call, .context = context };
         struct epoll_event event = { .events = events, .data.ptr = watch };
-        if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
+        if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 &&
+            (errno != ENOSPC || loop_add_polled(loop, watch) < 0)) {
                 free(watch);
                 return NULL;
         }
@@ -138,7 +178,7 @@ int loop_watch_change(struct loop_watch *watch, uint32_t events) {
         if (watch->events == events)
                 return 0;
         struct epoll_event event = { .events = events, .data.ptr = watch };
-        if (epoll_ctl(lane_of(watch), EPOLL_CTL_MOD, watch->fd, &event) < 0)
+        if (!watch->is_polled && epoll_ctl(lane_of(watch), EPOLL_CTL_MOD, watch->fd, &event) < 0)
                 return -errno;
         watch->events = events;
         return 0;
@@ -149,7 +189,10 @@ void loop_unwatch(struct loop_watch **watch) {
         *watch = NULL;
         if (!dropped)
                 return;
-        (void) epoll_ctl(lane_of(dropped), EPOLL_CTL_DEL, dropped->fd, NULL);
+        if (dropped->is_polled)
+                loop_drop_polled(dropped->loop, dropped);
+        else
+                (void) epoll_ctl(lane_of(dropped), EPOLL_CTL_DEL, dropped->fd, NULL);
         dropped->fd = -1;
         dropped->next_dropped = dropped->loop->dropped;
         dropped->loop->dropped = dropped;
@@ -262,6 +305,8 @@ struct loop_turns loop_turns(const struct loop *loop) {
 
 /* If it cannot be had in the other lane, it stays where it is. */
 static void change_lane(struct loop_watch *watch) {
+        if (watch->is_polled)
+                return;
         struct epoll_event event = { .events = watch->events, .data.ptr = watch };
         int to = watch->is_slow ? watch->loop->epoll_fd : watch->loop->slow_fd;
         if (epoll_ctl(to, EPOLL_CTL_ADD, watch->fd, &event) < 0)
@@ -306,12 +351,48 @@ static void serve_slow_lane(struct loop *loop) {
         }
 }
 
+/* Those that are polled take their turns: as many as there is room for. */
+static int add_polled_events(struct loop *loop, struct epoll_event *events, int n) {
+        size_t i = 0, passed = 0;
+        if (loop->poll_fds[1].revents)
+                events[n++] = (struct epoll_event) { .events = EPOLLIN };
+        for (const struct loop_watch *watch = loop->polled; watch; watch = watch->next_polled, i++) {
+                const struct pollfd *one = &loop->poll_fds[POLL_OWN + i];
+                if (one->revents == 0 || i < loop->polled_from)
+                        continue;
+                if (n == EVENTS_EACH)
+                        break;
+                passed = i + 1;
+                events[n++] = (struct epoll_event) { .events = (uint32_t) one->revents, .data.ptr = (void *) watch };
+        }
+        loop->polled_from = i < loop->n_polled ? passed : 0;
+        return n;
+}
+
+static int loop_poll(struct loop *loop, struct epoll_event *events) {
+        size_t n_fds = POLL_OWN;
+        loop->poll_fds[0] = (struct pollfd) { .fd = loop->epoll_fd, .events = POLLIN };
+        loop->poll_fds[1] = (struct pollfd) { .fd = loop->slow_is_polled ? loop->slow_fd : -1, .events = POLLIN };
+        for (const struct loop_watch *watch = loop->polled; watch; watch = watch->next_polled)
+                loop->poll_fds[n_fds++] = (struct pollfd) { .fd = watch->fd, .events = (short) watch->events };
+        int n = poll(loop->poll_fds, n_fds, wait_ms(loop));
+        if (n > 0)
+                n = epoll_wait(loop->epoll_fd, events, EVENTS_EACH / 2, 0);
+        return n < 0 ? n : add_polled_events(loop, events, n);
+}
+
+static int wait_for_events(struct loop *loop, struct epoll_event *events) {
+        if (loop->polled || loop->slow_is_polled)
+                return loop_poll(loop, events);
+        return epoll_wait(loop->epoll_fd, events, EVENTS_EACH, wait_ms(loop));
+}
+
 int loop_run(struct loop *loop, struct err *err) {
         struct epoll_event events[EVENTS_EACH];
         uint64_t ended_us = loop_now_us();
         loop->stopped = false;
         while (!loop->stopped) {
-                int n = epoll_wait(loop->epoll_fd, events, EVENTS_EACH, wait_ms(loop));
+                int n = wait_for_events(loop, events);
                 if (n < 0 && errno != EINTR)
                         return err_sys(err, errno, "waiting for events");
                 uint64_t began_us = loop_now_us(), began_cpu_us = cpu_now_us();

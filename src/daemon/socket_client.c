@@ -88,6 +88,7 @@ int client_accept(struct daemon *daemon, int fd, const struct client_holder *hol
         client->parser = message_parser_make(MESSAGE_FROM_CLIENT);
         message_parser_take_pieces(&client->parser);
         client->queue = message_queue_make(CLIENT_QUEUE_MAX);
+        client->queue.dir = daemon->manager.data_dir;
         client->watch = loop_watch(daemon->manager.loop, fd, EPOLLIN, socket_client_on_event, client);
         if (!client->watch) {
                 free(client);

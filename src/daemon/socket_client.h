@@ -1,5 +1,6 @@
 /* A client of the daemon's socket: requests in, messages out. What waits to be sent is bounded; a client that does not
- * read gets its output later, from the journal, so the daemon's memory does not grow. */
+ * read gets its output later, from the journal, and its large answers from a file, so the daemon's memory does not
+ * grow. */
 #pragma once
 
 #include <jansson.h>

@@ -97,8 +97,9 @@ static const char *workspace_of(const struct session *session) {
         return session->ephemeral || *session->row.workspace ? "" : session->workspace;
 }
 
+/* With a quota only for the reserve, which quotas do not know. */
 static bool is_watched(const struct session *session) {
-        return !session->disk.is_quota && !session_is_going(session) && (!session->ephemeral || session->helps);
+        return !session_is_going(session) && (!session->ephemeral || session->helps);
 }
 
 const char *disk_bounded_by(const struct session *session) {
@@ -151,6 +152,8 @@ static bool is_suspect(const struct session *session) {
 static bool is_used(const struct session *session) {
         const struct disk_use *use = &session->disk;
         bool is_running = session->runs && session->runs->started;
+        if (use->is_quota && !session->manager->disk.is_short)
+                return false;
         return is_watched(session) && (is_running || use->is_busy || use->outcome.payload ||
                                        (session->kernel && (session->manager->disk.is_short || is_suspect(session))));
 }
@@ -235,7 +238,8 @@ static void take_report(struct session *session, const struct meter_report *repo
         use->files = report->files;
         use->written = report->written;
         use->pending -= use->pending_before < use->pending ? use->pending_before : use->pending;
-        use->is_over = report->is_cut || use->bytes > session->row.limits.disk_bytes || use->files > files_max(session);
+        use->is_over = !use->is_quota && (report->is_cut || use->bytes > session->row.limits.disk_bytes ||
+                                          use->files > files_max(session));
         if (before.measured_ms) {
                 judge_limit(session, before.bytes);
                 judge_reserve(session, before.written, before.bytes);
@@ -276,6 +280,7 @@ static void on_tick(void *context) {
         disk_check_again(manager);
         for (struct session *session = manager->sessions; session; session = session->next) {
                 is_needed |= session->kernel && is_watched(session);
+                is_busy |= session->disk.is_quota && session->runs && session->runs->started && is_watched(session);
                 if (!is_used(session))
                         continue;
                 is_busy = true;
@@ -350,6 +355,14 @@ void disk_describe(const struct session *session, char *ret_text, size_t room) {
                                 units_format_bytes(use->bytes, used));
 }
 
+/* The daemon is root, whom a quota does not stop: it looks before it writes for a client. */
+static void read_quota(struct session *session) {
+        struct disk_use *use = &session->disk;
+        _cleanup_fd_ int fd = open(session->workspace, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd >= 0)
+                (void) project_quota_used(fd, &use->bytes, &use->files);
+}
+
 int disk_admit(struct session_manager *manager, struct session *session, uint64_t size, struct err *err) {
         struct disk_watch *disk = &manager->disk;
         char limit[32], used[32];
@@ -366,6 +379,8 @@ int disk_admit(struct session_manager *manager, struct session *session, uint64_
         if (!session || !is_watched(session) || *session->row.workspace)
                 return 0;
         struct disk_use *use = &session->disk;
+        if (use->is_quota)
+                read_quota(session);
         uint64_t has = use->bytes + use->pending;
         if (has + size > session->row.limits.disk_bytes || use->files > files_max(session)) {
                 mark_busy(session); /* files may have been removed since it was measured: the next attempt knows */
@@ -375,6 +390,8 @@ int disk_admit(struct session_manager *manager, struct session *session, uint64_
                                units_format_bytes(session->row.limits.disk_bytes, limit),
                                units_format_bytes(has, used));
         }
+        if (use->is_quota) /* it is known what was written, at any time */
+                return 0;
         use->pending += size;
         mark_busy(session);
         return 0;
@@ -441,8 +458,9 @@ void disk_limit_changed(struct session *session) {
         bool all;
         if (session->disk.is_quota)
                 each_directory(session, rebound_one, &all);
-        session->disk.is_over = session->disk.bytes > session->row.limits.disk_bytes ||
-                                session->disk.files > files_max(session); /* as far as it is known */
+        session->disk.is_over =
+                !session->disk.is_quota && (session->disk.bytes > session->row.limits.disk_bytes ||
+                                            session->disk.files > files_max(session)); /* as far as it is known */
         mark_busy(session);
 }
 

@@ -24,7 +24,7 @@ struct session;
 
 /* Of a session. */
 struct disk_use {
-        bool is_quota;     /* the kernel bounds it: not watched */
+        bool is_quota;     /* the kernel bounds it: watched only for the reserve */
         bool is_busy;      /* a run or a write took place since the last measurement */
         bool is_asked;     /* the meter was asked and has not answered */
         bool is_over;      /* as it was last measured */

@@ -101,8 +101,9 @@ static void settle_variables(struct session *session, struct kernel *kernel) {
 /* A kernel that died before it was ready would die again: all waiting runs get the error. */
 static void fail_unready(struct session *session, const struct kernel *kernel) {
         struct err died;
-        (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s", *kernel->last_words ? ": " : "",
-                       kernel->last_words);
+        const char *why =
+                kernel->usage.oom_kills > 0 ? "the memory limit was reached; give it more memory" : kernel->last_words;
+        (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s", *why ? ": " : "", why);
         session_fail_runs(session, &died);
 }
 

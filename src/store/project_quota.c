@@ -100,6 +100,17 @@ bool project_quota_is_set(int dir_fd) {
                quota.dqb_bhardlimit > 0;
 }
 
+int project_quota_used(int dir_fd, uint64_t *ret_bytes, uint64_t *ret_files) {
+        struct if_dqblk quota = { 0 };
+        uint32_t number = project_number(dir_fd);
+        int code = number ? quotactl_on(dir_fd, Q_GETQUOTA, number, &quota) : -ENOENT;
+        if (code < 0)
+                return code;
+        *ret_bytes = quota.dqb_curspace;
+        *ret_files = quota.dqb_curinodes;
+        return 0;
+}
+
 int project_quota_change(int dir_fd, uint64_t bytes, uint64_t files) {
         uint32_t number = project_number(dir_fd);
         return number ? set_limits(dir_fd, number, bytes, files) : -ENOENT;

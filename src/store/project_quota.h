@@ -14,6 +14,9 @@ int project_quota_set(int dir_fd, const char *name, uint64_t bytes, uint64_t fil
 /* True if it is one of Glovebox's projects, with enforced limits. */
 bool project_quota_is_set(int dir_fd);
 
+/* What one of Glovebox's projects holds. The limits do not bind processes of root: it has to look. -errno */
+int project_quota_used(int dir_fd, uint64_t *ret_bytes, uint64_t *ret_files);
+
 /* Changes the limits of one of Glovebox's projects. -errno */
 int project_quota_change(int dir_fd, uint64_t bytes, uint64_t files);
 

@@ -2,11 +2,14 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "base/fd.h"
 
 enum {
         NUMBER_SIZE = 4,
@@ -200,15 +203,22 @@ int message_parser_next(struct message_parser *parser, struct message *ret_messa
 
 struct message_block {
         struct message_block *next;
-        size_t start, end, room; /* bytes[start..end) waits */
+        size_t start, end, room; /* bytes[start..end) waits, or the same part of the file */
+        int fd; /* -1: it is in memory */
+        bool is_counted;
         char bytes[];
 };
+
+static size_t counted; /* bytes of memory of queues that have a directory */
 
 static void drop_first(struct message_queue *queue) {
         struct message_block *block = queue->first;
         queue->first = block->next;
         if (!queue->first)
                 queue->last = NULL;
+        if (block->is_counted)
+                counted -= block->room;
+        fd_close(&block->fd);
         free(block);
 }
 
@@ -218,27 +228,46 @@ void message_queue_release(struct message_queue *queue) {
         queue->size = 0;
 }
 
+/* Without a file it is in memory: the bound of the queue counts in any case. */
+static struct message_block *block_make(const struct message_queue *queue, size_t size) {
+        size_t room = size > BLOCK_SIZE ? size : BLOCK_SIZE;
+        bool is_past = queue->dir && counted + room > MESSAGE_QUEUES_MEMORY_MAX;
+        int fd = is_past ? open(queue->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+        struct message_block *block = malloc(sizeof(*block) + (fd < 0 ? room : 0));
+        if (!block) {
+                fd_close(&fd);
+                return NULL;
+        }
+        *block = (struct message_block) { .room = room, .fd = fd, .is_counted = queue->dir && fd < 0 };
+        counted += block->is_counted ? room : 0;
+        return block;
+}
+
 /* The block that takes this many bytes in a row. */
 static struct message_block *block_for(struct message_queue *queue, size_t size) {
-        if (queue->last && queue->last->room - queue->last->end >= size)
-                return queue->last;
-        size_t room = size > BLOCK_SIZE ? size : BLOCK_SIZE;
-        struct message_block *block = malloc(sizeof(*block) + room);
+        struct message_block *last = queue->last;
+        if (last && (last->fd >= 0 || last->room - last->end >= size))
+                return last;
+        struct message_block *block = block_make(queue, size);
         if (!block)
                 return NULL;
-        *block = (struct message_block) { .room = room };
-        if (queue->last)
-                queue->last->next = block;
+        if (last)
+                last->next = block;
         else
                 queue->first = block;
         queue->last = block;
         return block;
 }
 
-static void message_append(struct message_block *block, const void *bytes, size_t size) {
-        if (size > 0)
+static int message_append(struct message_block *block, const void *bytes, size_t size) {
+        if (size > 0 && block->fd >= 0) {
+                int code = fd_write_all(block->fd, bytes, size);
+                if (code < 0)
+                        return code;
+        } else if (size > 0)
                 memcpy(block->bytes + block->end, bytes, size);
         block->end += size;
+        return 0;
 }
 
 /* -errno when this message may not be sent, or not now. */
@@ -258,8 +287,13 @@ static int put_parts(struct message_queue *queue, const struct iovec *parts, siz
         struct message_block *block = block_for(queue, whole);
         if (!block)
                 return -ENOMEM;
-        for (size_t i = 0; i < n_parts; i++)
-                message_append(block, parts[i].iov_base, parts[i].iov_len);
+        for (size_t i = 0; i < n_parts; i++) {
+                int code = message_append(block, parts[i].iov_base, parts[i].iov_len);
+                if (code < 0) { /* half a message may not leave */
+                        message_queue_release(queue);
+                        return code;
+                }
+        }
         queue->size += whole;
         return 0;
 }
@@ -337,12 +371,29 @@ int message_queue_send(struct message_queue *queue, int socket_fd, enum message_
         return message_queue_send_joined(queue, socket_fd, type, request, &number_le, n_lead, bytes, size);
 }
 
+/* What leaves next: the blocks that are in memory, or a piece of the first one's file. Their number, or -errno. */
+static ssize_t next_parts(const struct message_queue *queue, struct iovec *ret_parts) {
+        static char piece[READ_STEP]; /* one thread, one user at a time */
+        const struct message_block *at = queue->first;
+        size_t n = 0;
+        if (at->fd >= 0) {
+                size_t size = at->end - at->start < sizeof(piece) ? at->end - at->start : sizeof(piece);
+                ssize_t got = fd_read_at(at->fd, piece, size, at->start);
+                ret_parts[0] = (struct iovec) { piece, size };
+                return got < 0 ? got : (size_t) got == size ? 1 : -EIO;
+        }
+        for (; at && at->fd < 0 && n < PARTS_MAX; at = at->next)
+                ret_parts[n++] = (struct iovec) { (char *) at->bytes + at->start, at->end - at->start };
+        return (ssize_t) n;
+}
+
 int message_queue_flush(struct message_queue *queue, int socket_fd) {
         while (queue->first) {
                 struct iovec parts[PARTS_MAX];
-                struct msghdr envelope = { .msg_iov = parts };
-                for (struct message_block *at = queue->first; at && envelope.msg_iovlen < PARTS_MAX; at = at->next)
-                        parts[envelope.msg_iovlen++] = (struct iovec) { at->bytes + at->start, at->end - at->start };
+                ssize_t n_parts = next_parts(queue, parts);
+                if (n_parts < 0)
+                        return (int) n_parts;
+                struct msghdr envelope = { .msg_iov = parts, .msg_iovlen = (size_t) n_parts };
                 /* writev() with the two things it lacks: no SIGPIPE, and no blocking whatever the socket's mode is */
                 ssize_t n = sendmsg(socket_fd, &envelope, MSG_NOSIGNAL | MSG_DONTWAIT);
                 if (n < 0 && errno == EINTR)

@@ -91,8 +91,12 @@ struct message_block;
 struct message_queue {
         size_t max; /* bytes that may wait, headers included */
         size_t size;
+        const char *dir; /* for files without a name, borrowed; NULL: all of it is in memory */
         struct message_block *first, *last;
 };
+
+/* All queues with a `dir` together hold so much in memory; what exceeds it goes to files. */
+enum { MESSAGE_QUEUES_MEMORY_MAX = 4 << 20 };
 
 static inline struct message_queue message_queue_make(size_t max) {
         return (struct message_queue) { .max = max };
@@ -100,7 +104,7 @@ static inline struct message_queue message_queue_make(size_t max) {
 void message_queue_release(struct message_queue *queue);
 
 /* Copies a message in. -ENOBUFS when it would pass the bound, -E2BIG for a payload that its type cannot have, -ENOMEM;
- * then nothing was put. */
+ * then nothing was put. Any other -errno: its file cannot be written, and the queue is empty now. */
 int message_queue_put(struct message_queue *queue, enum message_type type, uint16_t request, const void *bytes,
                       size_t size);
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import select
 import socket
@@ -247,6 +248,28 @@ def test_many_requests_on_one_connection_take_turns(start_daemon: StartDaemon) -
     for i in range(1000):  # and all are answered
         assert len(busy.finish(1000 + i)["sessions"]) == 200
     assert quiet.request("status")["daemon"]["longest_turn_cpu_ms"] <= max(40 * slowness(), creating_ms)
+
+
+def test_answers_that_many_connections_do_not_read_are_not_held_in_memory(make_service: StartService) -> None:
+    """Of the operator, who is not refused: they wait in files, and come whole and in order when they are read."""
+    service = make_service()
+    operator = service.daemon.client()
+    show = "for _ in range(3): display({'text/html': '<' * 900000}, raw=True)\nprint('x' * 900000)"
+    operator.execute("1", "quiet")
+    run = operator.execute(show, "loud")["run_id"]
+    before = memory_of(service.daemon.pid)
+    waiting = [service.daemon.client() for _ in range(25)]
+    for client in waiting:
+        for _ in range(3):
+            client.begin("run.show", session="loud", run=run)
+    operator.execute("1", "quiet")
+    wait_for("answers that wait", lambda: len(os.listdir(f"/proc/{service.daemon.pid}/fd")) > 40)
+    assert memory_of(service.daemon.pid) - before < MOVED_MAX
+    for client in waiting:
+        for number in range(client.number - 2, client.number + 1):
+            shown = client.finish(number)
+            assert [len(one["text/html"]) for one in shown["displays"]] == [900000] * 3
+            assert shown["stdout"] == "x" * 900000 + "\n"
 
 
 def test_code_that_never_ends_on_many_connections_is_bounded(start_daemon: StartDaemon) -> None:

@@ -24,7 +24,7 @@ def test_flood_on_stdio_is_answered_and_bounded(service: Service, stdio: Callabl
     refused = [answer for answer in answers if "error" in answer]
     assert all(answer["error"]["code"] == -32603 for answer in refused) and refused
     assert sum("result" in answer for answer in answers) >= 10
-    assert memory_of(service.daemon.pid) - before < 64 << 20
+    assert memory_of(service.daemon.pid) - before < 16 << 20
     assert peer.text("run_python", code="1+1") == "2"
 
 
@@ -82,7 +82,7 @@ def test_large_output_does_not_make_the_daemon_grow(service: Service) -> None:
     for _ in range(3):
         words = peer.text("run_python", code="for _ in range(300): print('y' * 100000)")
         assert len(words) < 30_000
-    assert memory_of(service.daemon.pid) - before < 48 << 20
+    assert memory_of(service.daemon.pid) - before < 16 << 20
 
 
 def test_gate_is_that_of_every_route(service: Service) -> None:

@@ -1,7 +1,13 @@
 /* The loop: descriptors that take much of its time wait for each other, and no others wait for them. */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -87,6 +93,66 @@ static void test_timers(struct err *err) {
         loop_free(loop);
 }
 
+/* As when another process of the same user has all watches that Linux gives to a user. */
+static bool take_all_watches(void) {
+        struct sock_filter code[] = {
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_ctl, 0, 3),
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, EPOLL_CTL_ADD, 0, 1),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSPC),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        const struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+        return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static unsigned n_calls[FLOODERS], n_served;
+
+static void count_call(void *context, uint32_t events) {
+        unsigned *own = context;
+        n_served += events & EPOLLIN && (*own)++ == 0;
+        if (n_served == FLOODERS)
+                loop_stop(loop);
+}
+
+static void on_hang_up(void *context, uint32_t events) {
+        *(bool *) context = events & EPOLLHUP;
+        loop_stop(loop);
+}
+
+static void give_up(void *context) {
+        (void) context;
+        loop_stop(loop);
+}
+
+static void test_without_watches(struct err *err) {
+        struct loop_watch *watches[FLOODERS];
+        int ends[FLOODERS][2];
+        bool good = take_all_watches() && loop_make(&loop, err) == 0;
+        ok(good, "a loop without watches of epoll");
+        for (size_t i = 0; i < FLOODERS && good; i++) {
+                good = pipe(ends[i]) == 0 && write(ends[i][1], "x", 1) == 1;
+                watches[i] = good ? loop_watch(loop, ends[i][0], EPOLLIN, count_call, &n_calls[i]) : NULL;
+                good = watches[i] != NULL;
+        }
+        struct loop_timer *patience = good ? loop_timer(loop, loop_now_ms() + 20000, give_up, NULL) : NULL;
+        ok(good && loop_run(loop, err) == 0 && n_served == FLOODERS, "serves every descriptor: %u", n_served);
+        for (size_t i = 0; i < FLOODERS && good; i++)
+                ok(loop_watch_change(watches[i], 0) == 0, "a watch is changed");
+        bool has_hung_up = false;
+        good = good && pipe(quiet_pipe) == 0;
+        struct loop_watch *quiet = good ? loop_watch(loop, quiet_pipe[0], 0, on_hang_up, &has_hung_up) : NULL;
+        (void) close(quiet_pipe[1]);
+        n_calls[0] = 0;
+        ok(quiet && loop_run(loop, err) == 0 && has_hung_up && n_calls[0] == 0, "and says what a watch asks for");
+        loop_timer_drop(&patience);
+        for (size_t i = 0; i < FLOODERS && good; i++)
+                loop_unwatch(&watches[i]);
+        loop_unwatch(&quiet);
+        loop_free(loop);
+}
+
 int main(void) {
         struct loop_watch *watches[FLOODERS], *quiet;
         struct err err = { 0 };
@@ -120,5 +186,6 @@ int main(void) {
         loop_unwatch(&quiet);
         loop_free(loop);
         test_timers(&err);
+        test_without_watches(&err);
         return done_testing();
 }
