@@ -88,6 +88,21 @@ def test_files_go_both_ways_and_stay_the_owners(bench: Bench, client: Client) ->
     assert value(client, f"set({names})", "files") == "{'from outside'}"
 
 
+def test_results_are_rich(client: Client) -> None:
+    code = "class Table:\n    def _repr_html_(self): return '<b>1</b>'\ndisplay(Table()); display({'a': 1}); Table()"
+    done = client.execute(code, "rich")
+    assert done["result"]["text/html"] == "<b>1</b>" and "Table object" in done["result"]["text/plain"], done
+    shown = done["displays"]
+    assert [shown[0]["text/html"], shown[1]["text/plain"]] == ["<b>1</b>", "{'a': 1}"], done
+
+
+def test_memory_and_time_of_a_run_are_told(client: Client) -> None:
+    done = client.execute("x = b'1' * (64 << 20); sum(range(300000))", "usage")
+    usage = done["usage"]
+    assert 64 << 20 < usage["memory_peak_bytes"] < 512 << 20 and usage["cpu_ms"] > 0, usage
+    assert done["duration_ms"] > 0, done
+
+
 def test_artifacts_are_listed(client: Client) -> None:
     """The directory for them is there from the start."""
     code = "open('artifacts/r.csv', 'w').write('1')"
