@@ -296,14 +296,15 @@ def test_an_image_without_python_serves_commands(
     assert done["stdout"] == "1000\n", done
 
 
-@pytest.mark.parametrize("there", ["docker", "incus"])
+@pytest.mark.parametrize("there", ["docker", "podman", "incus"])
 def test_a_session_moves_with_its_variables_and_files(
     start: StartDaemon, service: Callable[[str], engines.Engine], there: str
 ) -> None:
-    daemon = start(*(docker_options(service) if there == "docker" else incus_options(service)))
+    podman = ("--podman-socket", str(service("podman").socket))
+    daemon = start(*docker_options(service), *(podman if there == "podman" else incus_options(service)))
     client = daemon.client()
     client.execute("n = [1, 2]; m = {'n': n}; open('kept.txt', 'w').write('file')", "moving")
-    for engine in (there, "native"):
+    for engine in (there, "native", *(() if there == "docker" else (there, "docker", there, "native"))):
         moved = daemon.cli("session", "move", "moving", "--engine", engine)
         assert (moved.returncode, moved.stdout) == (0, f"session moving is on {engine}\n"), moved.stderr
         done = client.execute("(n, m['n'] is n, open('kept.txt').read())", "moving")

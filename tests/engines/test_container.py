@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from conftest import options_of
@@ -88,7 +91,28 @@ mounts = {line.split()[1] for line in open('/proc/self/mounts')} | {'/', '/var/t
     assert told["result"]["text/plain"].replace("\n", "") == f"(True, True, {places})", told
 
 
+def build(engine: engines.Engine, dockerfile: str, image: str) -> None:
+    context = io.BytesIO()
+    with tarfile.open(fileobj=context, mode="w") as tar:
+        member = tarfile.TarInfo("Dockerfile")
+        member.size = len(dockerfile)
+        tar.addfile(member, io.BytesIO(dockerfile.encode()))
+    # Of itself podman writes a format that has no health checks; what it pulls from Docker's registries has them.
+    query = {"t": image, "outputformat": "application/vnd.docker.distribution.manifest.v2+json"}
+    where = f"/v4.0.0/libpod/build?{urlencode(query)}" if engine.name == "podman" else f"/build?{urlencode(query)}"
+    told = engine.api.ask("POST", where, context.getvalue(), "application/x-tar").read()
+    assert b'"error"' not in told, told
+
+
 def test_a_health_check_of_the_image_is_not_run(engine: engines.Engine, client: Client) -> None:
+    """It would be a process of the image beside the agent, without Glovebox's filter."""
+    base = f"localhost/{engines.IMAGE}" if engine.name == "podman" else engines.IMAGE
+    build(engine, f'FROM {base}\nHEALTHCHECK --interval=1s CMD ["/bin/true"]\n', "checked:1")
+    image = "localhost/checked:1" if engine.name == "podman" else "checked:1"
+    api = "/v4.0.0/libpod" if engine.name == "podman" else ""
+    about = json.loads(engine.api.ask("GET", f"{api}/images/{image}/json").read())
+    assert (about.get("Healthcheck") or about["Config"].get("Healthcheck")) is not None, about
+    client.request("session.create", session="s", image=image)
     client.execute("1", "s")
     check = (describe(engine)["Config"].get("Healthcheck") or {}).get("Test")
     assert check in (None, ["NONE"]), check
