@@ -96,6 +96,19 @@ def test_settings_by_their_old_names_give_limits_on_their_engine_alone(
     assert (asked["memory_bytes"], asked["cpus"]) == (200 << 20, 0.5)
 
 
+@pytest.mark.parametrize("kind", ["docker", "podman"])
+def test_the_image_of_a_service_is_one_of_the_engine_s(
+    start: StartDaemon, service: Callable[[str], engines.Engine], kind: str
+) -> None:
+    env = {"SANDBOX_MODE": kind, "SANDBOX_DOCKER_IMAGE": engines.IMAGE, "SANDBOX_DOCKER_MEMORY": "200m"}
+    client = start(f"--{kind}-socket", str(service(kind).socket), env=env).client()
+    assert client.execute("6 * 7", "s")["result"] == {"text/plain": "42"}
+    shown = client.request("session.show", session="s")
+    assert (shown["image"], shown["limits"]["memory_bytes"]) == (engines.IMAGE, 200 << 20)
+    client.request("session.create", session="native", engine="native")
+    assert client.request("session.show", session="native")["image"] == "host"
+
+
 def test_a_setting_without_its_engine_is_told_at_the_start(start: StartDaemon) -> None:
     env = {"DOCKER_SANDBOX_CPU": "2", "INCUS_SANDBOX_MEMORY": "200m", "SANDBOX_MAX_CONTAINERS": "5"}
     sockets = ("--docker-socket", "/nonexistent/d", "--podman-socket", "/nonexistent/p")
