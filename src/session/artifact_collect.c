@@ -217,7 +217,7 @@ static void take_list(struct session *session, const char *bytes, size_t size) {
         session->artifacts.empty_since_ns = 0;
 }
 
-static void on_listed(void *context, const char *bytes, size_t size) {
+static void artifact_collect_on_listed(void *context, const char *bytes, size_t size) {
         struct session *session = context;
         session->artifacts.job = NULL;
         take_list(session, bytes, size);
@@ -230,7 +230,7 @@ bool artifact_collect_begin(struct session *session, void (*on_collected)(struct
         const struct helper_job_order order = { .fds = { session->workspace_fd },
                                                 .n_fds = 1,
                                                 .work = session->ephemeral ? copy_in_child : list_in_child,
-                                                .done = session->ephemeral ? on_copied : on_listed,
+                                                .done = session->ephemeral ? on_copied : artifact_collect_on_listed,
                                                 .timeout_ms = PATIENCE_MS,
                                                 .queue = queue,
                                                 manager_job_of(session->manager, session->row.owner),

@@ -10,7 +10,7 @@
 #include "session/session.h"
 #include "session/session_config.h"
 
-enum { PATIENCE_MS = 5000 }; /* for a caller that should have ended its program, and did not */
+enum { PATIENCE_MS = 5000 }; /* for a caller that has not ended its program */
 
 /* As the caller receives them (docs/PROTOCOL.md). */
 static const enum maker_fd handed_over[] = { MAKER_REQUESTS,  MAKER_REPLIES,  MAKER_OUT,    MAKER_ERR,
@@ -23,7 +23,7 @@ static struct session *make_session(struct caller *caller, json_t *options, stru
             registry_make_id(row.id, err) < 0)
                 return NULL;
         if (!json_object_get(options, "workspace"))
-                *row.workspace = '\0'; /* a project's own is for its sessions */
+                *row.workspace = '\0'; /* a project's workspace is for its sessions */
         return session_make(caller->manager, &row, true, err);
 }
 

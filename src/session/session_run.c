@@ -17,7 +17,7 @@ static uint64_t grace_of(const struct run *run) {
                                                                                    : MANAGER_INTERRUPT_GRACE_MS;
 }
 
-/* The kernel ignores a signal that comes before it has begun the run, so it is repeated, ever more rarely. */
+/* The kernel ignores a signal that arrives before the run has begun, so it is repeated, at growing intervals. */
 static void interrupt_again(void *context) {
         struct run *run = context;
         uint64_t waited_ms = loop_now_ms() - run->interrupted_ms, grace_ms = grace_of(run);
@@ -69,7 +69,7 @@ static int send_run(struct run *run, struct journal_request *request, struct err
         run_write_request(run, &payload);
         if (payload.failed)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        if (user_permit_send(run, err) < 0) /* before the request: a kernel that has it finds the permit */
+        if (user_permit_send(run, err) < 0) /* before the request: the kernel needs the permit */
                 return -1;
         request->payload = payload.bytes;
         request->size = payload.size;
