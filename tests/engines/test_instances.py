@@ -193,7 +193,7 @@ def test_one_that_has_stopped_is_started_and_one_that_is_gone_is_told(daemon: Da
     assert client_value(daemon, "1") == "1"
 
 
-# Incus calls an instance that runs stopped, for a moment now and then: here it does so always, after one call that broke.
+# Incus now and then calls an instance that runs stopped: here it does so always, after one call that broke.
 FLICKERS = """#!/bin/sh
 case "$1 $*" in
 exec*) if [ -e {directory}/broken ]; then rm {directory}/broken; echo "Error: broken" >&2; exit 1; fi ;;
