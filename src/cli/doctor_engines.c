@@ -94,7 +94,7 @@ void doctor_engines_print(const json_t *engines) {
                               terminal_style(STDOUT_FILENO, is_there ? TERMINAL_GREEN : TERMINAL_PLAIN),
                               is_there ? "✓" : "–", terminal_style(STDOUT_FILENO, TERMINAL_PLAIN),
                               json_string_value(json_object_get(engine, "name")),
-                              json_string_value(json_object_get(engine, "detail")),
-                              why ? "; the choice of " : "", why ? why : "");
+                              json_string_value(json_object_get(engine, "detail")), why ? "; the choice of " : "",
+                              why ? why : "");
         }
 }
