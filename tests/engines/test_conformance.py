@@ -76,6 +76,17 @@ def test_a_kernel_that_ends_itself_is_replaced_and_the_loss_is_reported(client: 
     assert value(client, "'x' in globals()", "dying") == "False"
 
 
+def test_files_named_as_modules_do_not_harm_a_kernel_that_starts(client: Client) -> None:
+    """A kernel starts in the workspace; code there finds its own modules first, as in any Python."""
+    client.request("session.create", session="shadow")
+    for name in ("random", "typing", "json", "contextlib", "argparse"):
+        client.write_file("shadow", f"{name}.py", b"1/0\n")
+    client.write_file("shadow", "helper.py", b"x = 3\n")
+    assert value(client, "import helper; helper.x", "shadow") == "3"
+    client.execute("import os; os._exit(3)", "shadow")
+    assert value(client, "import json; json.dumps([1])", "shadow") == "'[1]'"
+
+
 def test_files_go_both_ways_and_stay_the_owners(bench: Bench, client: Client) -> None:
     client.request("session.create", session="files")
     client.write_file("files", "in/a.txt", b"from outside")

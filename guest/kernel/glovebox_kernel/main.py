@@ -1,7 +1,7 @@
 """The kernel process: set-up and the loop.
 
 Started in one of two ways:
-- `python3 -m glovebox_kernel --requests 3 --replies 4`: by exec, cold;
+- `main()`, with `--requests 3 --replies 4` as arguments: by exec, cold;
 - `serve(kernel)` in a process forked from a nursery that called `preload([...])` and `make(fd)` before: then
   `after_fork()` first.
 The loop starts no thread and holds no descriptor besides the channel and copies of 1 and 2.
