@@ -176,11 +176,12 @@ static int is_alive(void *context, struct err *err) {
         bool has_stopped;
         if (look_repeatedly(alive->settings, alive->name, LOOKS, &has_stopped, err) < 0)
                 return -1;
-        return !has_stopped ? 0
-                            : err_set(err, ERR_SYSTEM,
-                                      "incus: the box ended at once; \"incus info --show-log %s\" may say more while it "
-                                      "is there",
-                                      alive->name);
+        return !has_stopped
+                       ? 0
+                       : err_set(err, ERR_SYSTEM,
+                                 "incus: the box ended at once; \"incus info --show-log %s\" may say more while it "
+                                 "is there",
+                                 alive->name);
 }
 
 static int container_reserve(const struct engine_settings *settings, const struct engine_order *order, uid_t *ret_uid,

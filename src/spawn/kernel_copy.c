@@ -87,7 +87,7 @@ static void compile(int copy_fd, const char *path) {
         struct program_answer answer;
         struct err err;
         /* By content: times have seconds there, and two versions may be of one second. */
-        const char *const argv[] = { "python3", "-I", "-S", "-m", "compileall", "-q", "--invalidation-mode",
+        const char *const argv[] = { "python3",      "-I", "-S", "-m", "compileall", "-q", "--invalidation-mode",
                                      "checked-hash", path, NULL };
         (void) umask(022);
         if (program_call(argv, NULL, loop_now_ms() + COMPILE_MS, &answer, &err) == 0 || err.code == ERR_UNSUPPORTED)

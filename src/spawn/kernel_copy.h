@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 struct kernel_copy {
-        int fd;         /* the directory to show to the box */
+        int fd; /* the directory to show to the box */
         pid_t compiler; /* 0: nothing is to be compiled */
 };
 
