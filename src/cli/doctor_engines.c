@@ -46,16 +46,25 @@ static json_t *look_at(const struct engine *engine, const struct engine_settings
         return describe(engine->name, true, detail, "");
 }
 
-static void mark_choice(json_t *engines, const struct engine_settings *settings) {
-        char name[ENGINE_NAME_MAX], runtime[ENGINE_RUNTIME_MAX];
+static json_t *describe_remote(const struct engine_settings *settings) {
+        char detail[300];
+        (void) snprintf(detail, sizeof(detail), "%.200s (SANDBOX_API_URL)", settings->remote_url);
+        return describe(ENGINE_REMOTE, true, detail, "");
+}
+
+/* As the daemon chooses, with the reason. */
+static void mark_choice(json_t *engines, const struct engine_settings *settings, bool native_can) {
+        char name[ENGINE_NAME_MAX], why[400];
         struct err err = { 0 };
         size_t i;
         json_t *engine;
-        if (engine_choose(settings, "auto", "", name, runtime, &err) < 0)
+        if (engine_choose_standard(settings, native_can ? NULL : "see above", name, why, sizeof(why), &err) < 0)
                 return;
         json_array_foreach (engines, i, engine)
-                if (strcmp(json_string_value(json_object_get(engine, "name")), name) == 0)
+                if (strcmp(json_string_value(json_object_get(engine, "name")), name) == 0) {
                         (void) json_object_set_new(engine, "chosen_by_auto", json_true());
+                        (void) json_object_set_new(engine, "why", json_string(why));
+                }
 }
 
 json_t *doctor_engines_look(bool native_can) {
@@ -67,7 +76,9 @@ json_t *doctor_engines_look(bool native_can) {
                                   "see above, or use another engine (--engine)"));
         for (size_t i = 0; engine_table[i]; i++)
                 (void) json_array_append_new(engines, look_at(engine_table[i], &settings));
-        mark_choice(engines, &settings);
+        if (engine_has_remote(&settings))
+                (void) json_array_append_new(engines, describe_remote(&settings));
+        mark_choice(engines, &settings, native_can);
         return engines;
 }
 
@@ -78,12 +89,12 @@ void doctor_engines_print(const json_t *engines) {
                       terminal_style(STDOUT_FILENO, TERMINAL_PLAIN));
         json_array_foreach ((json_t *) engines, i, engine) {
                 bool is_there = strcmp(json_string_value(json_object_get(engine, "state")), "yes") == 0;
-                bool is_chosen = json_is_true(json_object_get(engine, "chosen_by_auto"));
-                (void) printf("  %s%s%s %-8s %s%s\n",
+                const char *why = json_string_value(json_object_get(engine, "why")); /* "auto: …" */
+                (void) printf("  %s%s%s %-8s %s%s%s\n",
                               terminal_style(STDOUT_FILENO, is_there ? TERMINAL_GREEN : TERMINAL_PLAIN),
                               is_there ? "✓" : "–", terminal_style(STDOUT_FILENO, TERMINAL_PLAIN),
                               json_string_value(json_object_get(engine, "name")),
-                              json_string_value(json_object_get(engine, "detail")),
-                              is_chosen ? "; auto chooses it" : "");
+                              json_string_value(json_object_get(engine, "detail")), why ? "; the choice of " : "",
+                              why ? why : "");
         }
 }

@@ -454,6 +454,16 @@ static void settle_ceiling(struct serve_options *options) {
         }
 }
 
+/* SANDBOX_DOCKER_IMAGE (--image) is the image of sessions whatever makes them: with docker and podman one of theirs. */
+static void settle_image(struct serve_options *options) {
+        bool is_container =
+                options->engine && (strcmp(options->engine, "docker") == 0 || strcmp(options->engine, "podman") == 0);
+        if (!is_container || *options->engines.image || strcmp(options->image, "host") == 0)
+                return;
+        options->engines.image = options->image;
+        options->image = "host";
+}
+
 static int read_line(struct line *line, char **args, bool *ret_help, struct err *err) {
         struct option_rest rest;
         if (option_parse(&serve_option_table, line, args, &rest, err) < 0)
@@ -473,6 +483,7 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
                 (void) snprintf(line->options.socket_link, sizeof(line->options.socket_link), "%s", place.path);
         (void) snprintf(line->options.project, sizeof(line->options.project), "%s", place.project);
         line->options.verbose |= wants_debug();
+        settle_image(&line->options);
         if (serve_check(&line->options, &line->service, err) < 0)
                 return -1;
         settle_ceiling(&line->options);

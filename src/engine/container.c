@@ -262,9 +262,8 @@ static json_t *container_config(const struct service *service, const struct engi
                                    "Entrypoint", entry_arguments(order), "Cmd", "User", user, "WorkingDir", "/",
                                    "Hostname", "sandbox", "StopSignal", "SIGKILL", "Labels", OWNER_LABEL, order->owner,
                                    "HostConfig", host_config(service, order));
-        /* No health checks of the image. Podman runs none without systemd. */
-        if (strcmp(service->name, "docker") == 0)
-                json_object_set_new(config, "Healthcheck", json_pack("{s:[s]}", "Test", "NONE"));
+        /* No health check of the image: it would be a process beside the agent, without our filter. */
+        json_object_set_new(config, "Healthcheck", json_pack("{s:[s]}", "Test", "NONE"));
         return config;
 }
 

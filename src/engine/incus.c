@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,13 @@
 #include "engine/programs.h"
 #include "engine/seat.h"
 
-enum { YOUNG_S = 180 /* an instance that is younger may be one that is just being made */ };
+enum {
+        YOUNG_S = 180,    /* an instance that is younger may be one that is just being made */
+        STARTING_S = 60,  /* one that was started since then may still be starting */
+        LOOK_AGAIN_MS = 200,
+        LOOKS = 4,
+        LOOKS_STARTING = 25,
+};
 
 /* ---- the image ---- */
 
@@ -140,6 +147,25 @@ static int attach_devices(const struct engine_settings *settings, const struct e
         return 0;
 }
 
+/* Does the server say that it has stopped, each time? It says so for a moment of a container that runs, and for a second
+ * and more of one that is being started. */
+static int look_repeatedly(const struct engine_settings *settings, const char *name, int looks, bool *ret_has_stopped,
+                           struct err *err) {
+        *ret_has_stopped = true;
+        for (int i = 0; i < looks && *ret_has_stopped; i++) {
+                json_t *json;
+                if (i > 0)
+                        (void) poll(NULL, 0, LOOK_AGAIN_MS);
+                if (incus_query_instance(settings, "looking at an instance", "GET", name, "/state", NULL, &json, err) <
+                    0)
+                        return -1;
+                const char *status = json_string_value(json_object_get(json, "status"));
+                *ret_has_stopped = !status || strcmp(status, "Running") != 0;
+                json_decref(json);
+        }
+        return 0;
+}
+
 struct alive {
         const struct engine_settings *settings;
         const char *name;
@@ -147,17 +173,15 @@ struct alive {
 
 static int is_alive(void *context, struct err *err) {
         const struct alive *alive = context;
-        json_t *json;
-        if (incus_query_instance(alive->settings, "looking at an instance", "GET", alive->name, "/state", NULL, &json,
-                                 err) < 0)
+        bool has_stopped;
+        if (look_repeatedly(alive->settings, alive->name, LOOKS, &has_stopped, err) < 0)
                 return -1;
-        const char *status = json_string_value(json_object_get(json, "status"));
-        bool runs = status && strcmp(status, "Running") == 0;
-        json_decref(json);
-        return runs ? 0
-                    : err_set(err, ERR_SYSTEM,
-                              "incus: the box ended at once; \"incus info --show-log %s\" may say more while it is there",
-                              alive->name);
+        return !has_stopped
+                       ? 0
+                       : err_set(err, ERR_SYSTEM,
+                                 "incus: the box ended at once; \"incus info --show-log %s\" may say more while it "
+                                 "is there",
+                                 alive->name);
 }
 
 static int container_reserve(const struct engine_settings *settings, const struct engine_order *order, uid_t *ret_uid,
@@ -192,11 +216,25 @@ static int container_make(const struct engine_settings *settings, const struct e
 /* ---- what was left ---- */
 
 /* "2026-11-18T03:40:12.123Z": in UTC. */
-static bool is_young(const char *created) {
+static bool is_since(const char *moment, int seconds) {
         struct tm time_parts = { 0 };
-        if (!created || !strptime(created, "%Y-%m-%dT%H:%M:%S", &time_parts))
+        if (!moment || !strptime(moment, "%Y-%m-%dT%H:%M:%S", &time_parts))
                 return true;
-        return timegm(&time_parts) > time(NULL) - YOUNG_S;
+        return timegm(&time_parts) > time(NULL) - seconds;
+}
+
+/* It has stopped if the server recorded that. If it recorded the start last, the server was away when it stopped, or
+ * the container has not stopped at all. */
+static bool has_ended(const struct engine_settings *settings, json_t *item, const char *name, const char *status) {
+        bool has_stopped = false;
+        struct err ignored;
+        if (!status || (strcmp(status, "Stopped") != 0 && strcmp(status, "Error") != 0))
+                return false;
+        if (strcmp(incus_text(item, "config", "volatile.last_state.power"), "RUNNING") != 0)
+                return true;
+        bool may_be_starting = is_since(json_string_value(json_object_get(item, "last_used_at")), STARTING_S);
+        return look_repeatedly(settings, name, may_be_starting ? LOOKS_STARTING : LOOKS, &has_stopped, &ignored) == 0 &&
+               has_stopped;
 }
 
 static int sweep_kind(const struct engine_settings *settings, const char *owner, const char *kind,
@@ -210,7 +248,6 @@ static int sweep_kind(const struct engine_settings *settings, const char *owner,
                 const char *name = json_string_value(json_object_get(item, "name"));
                 const char *status = json_string_value(json_object_get(item, "status"));
                 const char *type = json_string_value(json_object_get(item, "type"));
-                bool has_ended = status && (strcmp(status, "Stopped") == 0 || strcmp(status, "Error") == 0);
                 struct err ignored;
                 if (*incus_text(item, "config", INSTANCE_INCUS_KEY)) /* swept by whoever knows the sessions */
                         continue;
@@ -219,7 +256,8 @@ static int sweep_kind(const struct engine_settings *settings, const char *owner,
                         continue;
                 /* One that never ran may be one that is being made; one that did has ended. */
                 bool was_begun = strcmp(incus_text(item, "config", "volatile.last_state.power"), "") == 0;
-                if (has_ended && !(was_begun && is_young(json_string_value(json_object_get(item, "created_at")))))
+                if (has_ended(settings, item, name, status) &&
+                    !(was_begun && is_since(json_string_value(json_object_get(item, "created_at")), YOUNG_S)))
                         (void) incus_remove(settings, name, &ignored);
                 else
                         left(name, context);

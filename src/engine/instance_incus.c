@@ -178,6 +178,8 @@ static int start_if_stopped(const struct engine_settings *settings, const struct
                    : has_ended ? incus_start(settings, order->name, err)
                                : err_set(err, ERR_GONE, "the instance %s is in the state \"%.40s\"", order->name,
                                          status ? status : "");
+        if (code < 0 && has_ended && strstr(err->message, "already running"))
+                code = 0; /* Incus calls one that runs stopped, for a moment now and then */
         json_decref(json);
         return code;
 }

@@ -14,6 +14,7 @@
 #include "box/seal/tree.h"
 #include "engine/engine.h"
 #include "engine/seat.h"
+#include "spawn/kernel_copy.h"
 #include "spawn/spawn_job_state.h"
 
 /* The engine makes its control groups. */
@@ -72,12 +73,11 @@ static int show_tmpfs(struct spawn_job *job, struct seat *seat, const char *dest
         return seat_show_tree(seat, &mount, err);
 }
 
-static int show_all(struct spawn_job *job, struct seat *seat, struct err *err) {
+static int show_all(struct spawn_job *job, int kernel_fd, struct seat *seat, struct err *err) {
         struct box_mount workspace = { job->workspace_fd, true, true, BOX_WORKSPACE };
-        _cleanup_fd_ int kernel = open(job->settings->kernel_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        _cleanup_fd_ int kernel_tree = kernel < 0      ? -1
-                                       : job->is_plain ? fcntl(kernel, F_DUPFD_CLOEXEC, 3)
-                                                       : tree_clone(kernel, false);
+        _cleanup_fd_ int kernel_tree = kernel_fd < 0   ? -1
+                                       : job->is_plain ? fcntl(kernel_fd, F_DUPFD_CLOEXEC, 3)
+                                                       : tree_clone(kernel_fd, false);
         const struct box_mount files = { kernel_tree, true, false, IMAGE_KERNEL_PATH };
         if (kernel_tree < 0)
                 return err_sys(err, errno, "opening the kernel's own files in %s", job->settings->kernel_dir);
@@ -126,7 +126,9 @@ static int make_box(struct spawn_job *job, const struct engine *engine, struct s
                 seat_release(seat);
                 return -1;
         }
-        int code = show_all(job, seat, err);
+        struct kernel_copy kernel;
+        (void) kernel_copy_open(job->settings->kernel_dir, job->settings->data_dir, &kernel);
+        int code = show_all(job, kernel.fd, seat, err);
         order.seat = seat->path;
         order.listen_fd = seat->listen_fd;
         order.uid = job->uid;
@@ -135,6 +137,7 @@ static int make_box(struct spawn_job *job, const struct engine *engine, struct s
         order.n_mounts = seat->n_mounts;
         if (code == 0)
                 code = engine->make(job->settings->engines, &order, &job->box, &job->listener_fd, err);
+        kernel_copy_close(&kernel);
         seat_release(seat);
         return code;
 }

@@ -118,14 +118,19 @@ static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[
         return code;
 }
 
+/* Python looks for modules in the current directory first, which is the workspace: a random.py there, the user's, would
+ * take the place of the module that the kernel means. */
+#define KERNEL_START                                                                                                   \
+        "import sys\nif sys.path[0] == '': del sys.path[0]\nfrom glovebox_kernel.main import main\nmain()\n"
+
 /* Cold: the agent executes Python. In an image of another engine there may be none: what is executed there becomes
  * Python, or serves commands without it (guest/commands). */
 static int execute_kernel(struct spawn_job *job, char *const *environment, const int theirs[static KERNEL_FDS],
                           struct err *err) {
         char *argv[] = { (char[]) { ENGINE_PROGRAMS "/commands" },
                          job->image.python,
-                         (char[]) { "-m" },
-                         (char[]) { "glovebox_kernel" },
+                         (char[]) { "-c" },
+                         (char[]) { KERNEL_START },
                          (char[]) { "--requests" },
                          (char[]) { "3" },
                          (char[]) { "--replies" },

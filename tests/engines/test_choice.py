@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,6 +21,8 @@ from support import incus as incus_server
 from support.client import DaemonError
 from support.daemon import wait_for
 from support.daemons import StartDaemon, make_daemons
+
+ENGINES = ("docker", "podman", "incus")
 
 
 @pytest.fixture
@@ -80,6 +84,45 @@ def test_a_forced_engine_that_is_not_there_is_an_error_at_the_start(
     assert words in daemon.words()
 
 
+def refuse_namespaces() -> None:
+    """As a host does on which no box can be made: unshare() fails, for this process and its children."""
+    number = {"x86_64": 272, "aarch64": 97}[os.uname().machine]
+    load, equal, give = 0x20, 0x15, 0x06  # BPF_LD | BPF_W | BPF_ABS; BPF_JMP | BPF_JEQ | BPF_K; BPF_RET | BPF_K
+    rows = ((load, 0, 0, 0), (equal, 0, 1, number), (give, 0, 0, 0x00050001), (give, 0, 0, 0x7FFF0000))
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *row) for row in rows))
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rows), ctypes.addressof(code)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+
+
+@pytest.mark.parametrize("there", [("docker", "podman", "incus"), ("podman", "incus"), ("incus",), ()])
+def test_auto_is_the_first_engine_that_is_there_where_native_cannot_be(
+    start: StartDaemon, service: Callable[[str], engines.Engine], there: tuple[str, ...]
+) -> None:
+    sockets = {name: str(service(name).socket) if name in there else "/nonexistent/s" for name in ENGINES}
+    options = [word for name, path in sockets.items() for word in (f"--{name}-socket", path)]
+    images = ("--engine-image", engines.IMAGE, "--incus-image", incus_server.IMAGE)
+    daemon = start(*options, *images, start=False)
+    env = {f"GLOVEBOX_{name.upper()}_SOCKET": path for name, path in sockets.items()}
+    env["INCUS_SOCKET"] = sockets["incus"]
+    command = [str(daemon.glovebox.binary), "doctor", "--json"]
+    done = subprocess.run(
+        command, env={**os.environ, **env}, capture_output=True, text=True, check=False, preexec_fn=refuse_namespaces
+    )
+    told = {row["name"]: row for row in json.loads(done.stdout)["engines"]}
+    assert [name for name, row in told.items() if row["chosen_by_auto"]] == list(there[:1]), told
+    if not there:
+        assert daemon.launch(refuse_namespaces).wait(60) != 0
+        assert "this host cannot make boxes" in daemon.words() and "no other engine is there" in daemon.words()
+        return
+    assert f"and {there[0]} is there" in told[there[0]]["why"]
+    client = daemon.start(refuse_namespaces).client()
+    assert client.execute("6 * 7", "s")["result"] == {"text/plain": "42"}
+    status = client.request("status")
+    assert status["engine"] == client.request("session.show", session="s")["engine"] == there[0]
+    assert f"this host cannot make boxes (Linux refuses new namespaces here), and {there[0]}" in status["engine_why"]
+
+
 def test_settings_by_their_old_names_give_limits_on_their_engine_alone(
     start: StartDaemon, service: Callable[[str], engines.Engine]
 ) -> None:
@@ -94,6 +137,19 @@ def test_settings_by_their_old_names_give_limits_on_their_engine_alone(
     assert limits["native"]["memory_bytes"] == 512 << 20
     asked = client.request("session.create", session="asked", engine="docker", limits={"memory": "200m"})["limits"]
     assert (asked["memory_bytes"], asked["cpus"]) == (200 << 20, 0.5)
+
+
+@pytest.mark.parametrize("kind", ["docker", "podman"])
+def test_the_image_of_a_service_is_one_of_the_engine_s(
+    start: StartDaemon, service: Callable[[str], engines.Engine], kind: str
+) -> None:
+    env = {"SANDBOX_MODE": kind, "SANDBOX_DOCKER_IMAGE": engines.IMAGE, "SANDBOX_DOCKER_MEMORY": "200m"}
+    client = start(f"--{kind}-socket", str(service(kind).socket), env=env).client()
+    assert client.execute("6 * 7", "s")["result"] == {"text/plain": "42"}
+    shown = client.request("session.show", session="s")
+    assert (shown["image"], shown["limits"]["memory_bytes"]) == (engines.IMAGE, 200 << 20)
+    client.request("session.create", session="native", engine="native")
+    assert client.request("session.show", session="native")["image"] == "host"
 
 
 def test_a_setting_without_its_engine_is_told_at_the_start(start: StartDaemon) -> None:
@@ -296,14 +352,15 @@ def test_an_image_without_python_serves_commands(
     assert done["stdout"] == "1000\n", done
 
 
-@pytest.mark.parametrize("there", ["docker", "incus"])
+@pytest.mark.parametrize("there", ["docker", "podman", "incus"])
 def test_a_session_moves_with_its_variables_and_files(
     start: StartDaemon, service: Callable[[str], engines.Engine], there: str
 ) -> None:
-    daemon = start(*(docker_options(service) if there == "docker" else incus_options(service)))
+    podman = ("--podman-socket", str(service("podman").socket))
+    daemon = start(*docker_options(service), *(podman if there == "podman" else incus_options(service)))
     client = daemon.client()
     client.execute("n = [1, 2]; m = {'n': n}; open('kept.txt', 'w').write('file')", "moving")
-    for engine in (there, "native"):
+    for engine in (there, "native", *(() if there == "docker" else (there, "docker", there, "native"))):
         moved = daemon.cli("session", "move", "moving", "--engine", engine)
         assert (moved.returncode, moved.stdout) == (0, f"session moving is on {engine}\n"), moved.stderr
         done = client.execute("(n, m['n'] is n, open('kept.txt').read())", "moving")
@@ -336,6 +393,18 @@ def test_run_says_what_to_type_for_another_engine(start: StartDaemon) -> None:
         refused = daemon.cli("run", *option, "-c", "print(1)")
         assert refused.returncode != 0 and f"glovebox exec NAME {' '.join(option)}" in refused.stderr, refused.stderr
     assert daemon.cli("run", "--engine", "native", "-c", "print(1)").stdout == "1\n"
+
+
+def test_doctor_says_that_auto_is_a_remote_that_is_configured(start: StartDaemon) -> None:
+    command = [str(start(start=False).glovebox.binary), "doctor"]
+    env = {**os.environ, "SANDBOX_API_URL": "https://big.example.org"}
+    told = subprocess.run([*command, "--json"], env=env, capture_output=True, text=True, check=False).stdout
+    chosen = [row for row in json.loads(told)["engines"] if row["chosen_by_auto"]]
+    assert [(row["name"], row["why"]) for row in chosen] == [
+        ("remote", "auto: a remote is configured (SANDBOX_API_URL)")
+    ], chosen
+    shown = subprocess.run(command, env=env, capture_output=True, text=True, check=False).stdout
+    assert "https://big.example.org (SANDBOX_API_URL); the choice of auto: a remote is configured" in shown, shown
 
 
 def test_status_and_doctor_tell_of_engines(start: StartDaemon, service: Callable[[str], engines.Engine]) -> None:

@@ -76,6 +76,17 @@ def test_a_kernel_that_ends_itself_is_replaced_and_the_loss_is_reported(client: 
     assert value(client, "'x' in globals()", "dying") == "False"
 
 
+def test_files_named_as_modules_do_not_harm_a_kernel_that_starts(client: Client) -> None:
+    """A kernel starts in the workspace; code there finds its own modules first, as in any Python."""
+    client.request("session.create", session="shadow")
+    for name in ("random", "typing", "json", "contextlib", "argparse"):
+        client.write_file("shadow", f"{name}.py", b"1/0\n")
+    client.write_file("shadow", "helper.py", b"x = 3\n")
+    assert value(client, "import helper; helper.x", "shadow") == "3"
+    client.execute("import os; os._exit(3)", "shadow")
+    assert value(client, "import json; json.dumps([1])", "shadow") == "'[1]'"
+
+
 def test_files_go_both_ways_and_stay_the_owners(bench: Bench, client: Client) -> None:
     client.request("session.create", session="files")
     client.write_file("files", "in/a.txt", b"from outside")
@@ -86,6 +97,21 @@ def test_files_go_both_ways_and_stay_the_owners(bench: Bench, client: Client) ->
     assert {path.stat().st_uid for path in workspace.rglob("*")} == {workspace.stat().st_uid}
     names = "[open(p + '/in/a.txt').read() for p in ('/workspace', '/session', '/sandbox', '/work')]"
     assert value(client, f"set({names})", "files") == "{'from outside'}"
+
+
+def test_results_are_rich(client: Client) -> None:
+    code = "class Table:\n    def _repr_html_(self): return '<b>1</b>'\ndisplay(Table()); display({'a': 1}); Table()"
+    done = client.execute(code, "rich")
+    assert done["result"]["text/html"] == "<b>1</b>" and "Table object" in done["result"]["text/plain"], done
+    shown = done["displays"]
+    assert [shown[0]["text/html"], shown[1]["text/plain"]] == ["<b>1</b>", "{'a': 1}"], done
+
+
+def test_memory_and_time_of_a_run_are_told(client: Client) -> None:
+    done = client.execute("x = b'1' * (64 << 20); sum(range(300000))", "usage")
+    usage = done["usage"]
+    assert 64 << 20 < usage["memory_peak_bytes"] < 512 << 20 and usage["cpu_ms"] > 0, usage
+    assert done["duration_ms"] > 0, done
 
 
 def test_artifacts_are_listed(client: Client) -> None:

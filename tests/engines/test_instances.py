@@ -193,6 +193,30 @@ def test_one_that_has_stopped_is_started_and_one_that_is_gone_is_told(daemon: Da
     assert client_value(daemon, "1") == "1"
 
 
+# Incus now and then calls an instance that runs stopped: here it does so always, after one call that broke.
+FLICKERS = """#!/bin/sh
+case "$1 $*" in
+exec*) if [ -e {directory}/broken ]; then rm {directory}/broken; echo "Error: broken" >&2; exit 1; fi ;;
+query*/1.0/instances/*) {real} "$@" | sed 's/"status": *"Running"/"status":"Stopped"/g'; exit ;;
+esac
+exec {real} "$@"
+"""
+
+
+def test_one_that_incus_calls_stopped_for_a_moment_is_reached(start: StartDaemon, far: Incus, tmp_path: Path) -> None:
+    (tmp_path / "incus").write_text(FLICKERS.format(real=shutil.which("incus"), directory=tmp_path))
+    (tmp_path / "incus").chmod(0o755)
+    daemon = start("--incus-image", IMAGE, env={**far.remote_env, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    client = daemon.client()
+    client.execute("x = 41", "s", engine="incus")
+    (tmp_path / "broken").touch()
+    os.kill(daemon.helper("instances"), signal.SIGKILL)
+    assert client_value(daemon, "x + 1") == "42"
+    assert not (tmp_path / "broken").exists(), "a call broke"
+    client.request("session.remove", session="s")
+    wait_for("the instance to go", lambda: not far.boxes())
+
+
 def test_another_server_than_the_session_s_is_told(daemon: Daemon, far: Incus) -> None:
     client = daemon.client()
     client.request("session.create", session="s", engine="incus")

@@ -17,6 +17,8 @@ FILE_MAX = 600
 PRIVATE_PATH = re.compile(r"(?<![\w.])/" + r"work/(main|wt|shared)\b")
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+# A line with the marks of a code block has nothing else but a language.
+FENCE = re.compile(r"(?!.*```).*|\s*```\w*")
 
 
 def tracked(*patterns: str) -> Iterator[Path]:
@@ -94,4 +96,6 @@ def docs() -> Outcome:
         targets = [target for target in LINK.findall(text) if "://" not in target and not target.startswith("mailto:")]
         dead = [target for target in targets if not (path.parent / target).exists()]
         outcome.check(not dead, f"{name}: links to nothing: {', '.join(dead)}")
+        joined = [str(n) for n, line in enumerate(text.splitlines(), 1) if not FENCE.fullmatch(line)]
+        outcome.check(not joined, f"{name}: a code block that was joined with text: lines {', '.join(joined)}")
     return outcome

@@ -1,7 +1,7 @@
 """The kernel process: set-up and the loop.
 
 Started in one of two ways:
-- `python3 -m glovebox_kernel --requests 3 --replies 4`: by exec, cold;
+- `main()`, with `--requests 3 --replies 4` as arguments: by exec, cold;
 - `serve(kernel)` in a process forked from a nursery that called `preload([...])` and `make(fd)` before: then
   `after_fork()` first.
 The loop starts no thread and holds no descriptor besides the channel and copies of 1 and 2.
@@ -416,19 +416,30 @@ def serve(kernel: Kernel) -> NoReturn:
     os._exit(exit_code)
 
 
-def main() -> None:
+def _arguments(words: list[str]) -> tuple[int, int, str]:
+    if (
+        len(words) == 6
+        and words[::2] == ["--requests", "--replies", "--preload"]
+        and words[1].isdigit()
+        and words[3].isdigit()
+    ):
+        return int(words[1]), int(words[3]), words[5]  # as the host starts it: argparse would take 2 ms
     import argparse
-
-    from glovebox_kernel.user_process import channel_take
-
-    channel_take()
 
     parser = argparse.ArgumentParser(prog="glovebox_kernel", description="The Python kernel of a Glovebox box.")
     parser.add_argument("--requests", type=int, default=3, help="the inherited pipe of requests (default: 3)")
     parser.add_argument("--replies", type=int, default=4, help="the inherited pipe of replies (default: 4)")
     parser.add_argument("--preload", default="", help="modules to import first, separated by commas")
-    arguments = parser.parse_args()
-    preload(name for name in arguments.preload.split(",") if name)
+    given = parser.parse_args(words)
+    return given.requests, given.replies, given.preload
+
+
+def main() -> None:
+    from glovebox_kernel.user_process import channel_take
+
+    channel_take()
+    requests, replies, preloaded = _arguments(sys.argv[1:])
+    preload(name for name in preloaded.split(",") if name)
     if sys.path and sys.path[0] == os.getcwd():
         del sys.path[0]
-    serve(make((arguments.requests, arguments.replies)))
+    serve(make((requests, replies)))
