@@ -19,5 +19,5 @@ int run_neighbours_confirm(struct run_request *request, struct err *err);
 void run_neighbours_link(const struct run_request *request, int workspace_fd);
 
 /* The run has failed, and this is the end of what it said: if it missed something that lies beside the script, says so
- * on standard error. */
+ * on standard error. So it does if the code is a cell of a notebook. */
 void run_neighbours_hint(const struct run_request *request, const char *last_words, size_t size);
