@@ -248,3 +248,10 @@ def test_a_zip_archive_is_named_with_what_to_type(daemon: Daemon, run: Run, proj
     done = run(project / "app.pyz")
     assert done.returncode == 2 and "-- python3 /data/app.pyz" in done.stderr, done.stderr
     assert run("--data", project, "--", "python3", "/data/app.pyz").stdout == "zipped\n"
+
+
+def test_text_is_utf8_and_the_rest_of_the_locale_is_plain(run: Run) -> None:
+    """One file of the C library's is read for that, in each program, and not thirteen."""
+    done = run("-l", "bash", "-c", "echo \"<${LANG-}${LC_ALL-}>\" $(locale charmap) $(printf 'é中' | wc -m)")
+    assert (done.returncode, done.stdout) == (0, "<> UTF-8 2\n"), done.stderr
+    assert run("-c", "import locale, sys; print(locale.getpreferredencoding(), 'é中')").stdout == "UTF-8 é中\n"
