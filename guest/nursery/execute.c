@@ -28,6 +28,38 @@ enum {
 #define KERNEL_PATH "/opt/glovebox/kernel"
 #define WORKSPACE "/workspace"
 
+/* ---- before there is a request ---- */
+
+#ifdef __aarch64__
+#define MULTIARCH "/lib/aarch64-linux-gnu"
+#define LOADER "/lib/ld-linux-aarch64.so.1"
+#else
+#define MULTIARCH "/lib/x86_64-linux-gnu"
+#define LOADER "/lib64/ld-linux-x86-64.so.2"
+#endif
+
+void execute_look_up(void) {
+        static const char *const files[] = {
+                "/bin/sh",
+                "/bin/bash",
+                LOADER,
+                "/etc/ld.so.preload",
+                "/etc/ld.so.cache",
+                MULTIARCH "/libc.so.6",
+                MULTIARCH "/libtinfo.so.6", /* of bash */
+                "/dev/tty",
+                "/usr/lib/locale/locale-archive",
+                "/usr/share/locale/locale.alias",
+                "/usr/lib/locale/C.UTF-8/LC_CTYPE",
+                "/usr/lib/locale/C.utf8/LC_CTYPE",
+                "/usr" MULTIARCH "/gconv/gconv-modules.cache",
+        };
+        for (size_t i = 0; i < ELEMENTS(files); i++)
+                (void) !access(files[i], F_OK);
+}
+
+/* ---- the request ---- */
+
 static void execute_send(int type, const char *text) {
         char frame[FRAME_HEADER_BYTES + 40] = { 0 };
         const uint32_t size = htole32((uint32_t) strlen(text));

@@ -114,6 +114,7 @@ class ForkedKernel:
         self._made.execute_by(self._library.execute_program)
         if not self._flags & _IS_AWAITED:
             self._library.page_warmup_own()
+            self._library.execute_look_up()
         return self._made.serve()
 
     def _begin(self) -> None:
