@@ -1,5 +1,5 @@
-/* A forked kernel becomes a command: what glovebox_kernel/program.py does for commands, without Python. That took longer
- * than the execution itself, since every object that Python uses is on a page that the fork has to copy. */
+/* A forked kernel becomes a command: what glovebox_kernel/program.py does for commands, without Python. That took
+ * longer than the execution itself, since every object that Python uses is on a page that the fork has to copy. */
 #include "execute.h"
 
 #include <endian.h>

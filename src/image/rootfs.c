@@ -67,8 +67,7 @@ static int add_entry(int root_fd, const char *name, struct image *image, struct 
         bool etc = strcmp(name, "etc") == 0;
         if (S_ISLNK(st.st_mode))
                 return etc ? 0
-                           : add_link(root_fd, name, image,
-                                      err); /* a link elsewhere: Glovebox's own /etc instead */
+                           : add_link(root_fd, name, image, err); /* a link elsewhere: Glovebox's own /etc instead */
         if (etc && S_ISDIR(st.st_mode))
                 image->own_etc = false;
         return S_ISDIR(st.st_mode) || (S_ISREG(st.st_mode) && !etc) ? add_tree(root_fd, name, image, err) : 0;

@@ -378,8 +378,7 @@ void kernel_kill(struct kernel *kernel) {
         if (kernel_is_dead(kernel) || (kernel->fds[MAKER_PIDFD] < 0 && !*kernel->engine))
                 return;
         if (*kernel->engine && (kernel->fds[MAKER_PIDFD] < 0 || sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], 0) < 0))
-                reaper_remove_box(kernel->engine,
-                                  kernel->group); /* no pidfd that works: its engine ends it */
+                reaper_remove_box(kernel->engine, kernel->group); /* no pidfd that works: its engine ends it */
         /* The kernel dies with its agent. Until then it would raise at end of file and fault in about 50 pages. */
         if (kernel->end_cause == KERNEL_END_OVER && kernel->fds[MAKER_KERNEL] >= 0)
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_KERNEL], SIGKILL);
