@@ -114,7 +114,7 @@ static int read_code(struct run_request *request, int fd, const char *shown, str
         return 0;
 }
 
-/* Common mistakes: a command instead of a file, an interpreter before its file, -v as in docker. */
+/* Common mistakes: a command or code instead of a file, an interpreter before its file, -v as in docker. */
 static int refuse_missing(const char *path, struct err *err) {
         static const char *const mounted[] = { "/", "./", "../", "~/" };
         if (strcmp(path, "python3") == 0 || strcmp(path, "python") == 0)
@@ -127,6 +127,8 @@ static int refuse_missing(const char *path, struct err *err) {
                         return err_set(err, ERR_USAGE,
                                        "there is no file %.300s; to mount a directory write --mount %.300s", path,
                                        path);
+        if (strpbrk(path, "(=\n\"'"))
+                return err_set(err, ERR_USAGE, "there is no file %.300s; if it is code, write -c before it", path);
         if (!strpbrk(path, "/."))
                 return err_set(err, ERR_USAGE,
                                "there is no file %.300s; to run the command write -- before it: -- %.300s; to run code "

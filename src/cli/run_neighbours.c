@@ -109,12 +109,26 @@ static bool find_name(const char *words, const char *phrase, char ret_name[stati
         return true;
 }
 
+/* Beside the script, or without a script in the current directory. */
 static bool is_beside(const struct run_request *request, const char *name, char ret_path[static 4096]) {
         struct stat status;
         if (strstr(name, "..") || *name == '/')
                 return false;
-        (void) snprintf(ret_path, 4096, "%s/%s", request->script_dir, name);
+        (void) snprintf(ret_path, 4096, "%s/%s", request->script_dir ? request->script_dir : ".", name);
         return stat(ret_path, &status) == 0;
+}
+
+static bool shows_nothing(const struct run_request *request) {
+        return !request->script_dir && !request->workspace && !request->quiet;
+}
+
+/* -c, -m and standard input show no directory, unlike python3. */
+static void report_outside(char *path) {
+        terminal_make_harmless(path);
+        (void) fprintf(stderr,
+                       "glovebox: %s is in this directory, which the box does not show; add --workspace . to show it, "
+                       "writable, as " BOX_WORKSPACE "\n",
+                       path + strlen("./"));
 }
 
 static void report_hidden(const struct run_request *request, char *path) {
@@ -137,6 +151,10 @@ static void hint_at_module(const struct run_request *request, char *name) {
                 report_hidden(request, path);
                 return;
         }
+        if (shows_nothing(request) && (is_beside(request, file, path) || is_beside(request, name, path))) {
+                report_outside(path);
+                return;
+        }
         if (request->quiet)
                 return;
         terminal_make_harmless(name);
@@ -154,6 +172,27 @@ static void hint_at_pip(const struct run_request *request) {
                                "session new NAME, glovebox session install NAME PACKAGE, glovebox exec NAME\n");
 }
 
+/* Lines of notebooks: "!ls", "%pip install", "df?", and await outside a function. */
+static bool is_cell(const struct run_request *request, const char *words) {
+        if (strstr(words, "'await' outside function"))
+                return true;
+        if (!request->code || !strstr(words, "SyntaxError: "))
+                return false;
+        for (const char *at = request->code; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+                size_t size = strcspn(at, "\n");
+                if (*at == '!' || *at == '%' || (size > 1 && at[size - 1] == '?'))
+                        return true;
+        }
+        return false;
+}
+
+static void hint_at_sessions(const struct run_request *request) {
+        if (!request->quiet)
+                (void) fprintf(stderr,
+                               "glovebox: a run is a program, as with python3; !, %%, ? and a top-level await work in "
+                               "a session: glovebox exec NAME; a command runs with -- COMMAND\n");
+}
+
 void run_neighbours_hint(const struct run_request *request, const char *last_words, size_t size) {
         char name[NAME_SHOWN_MAX + 1], path[4096];
         _cleanup_free_ char *words = strndup(last_words, size);
@@ -167,6 +206,19 @@ void run_neighbours_hint(const struct run_request *request, const char *last_wor
                 hint_at_module(request, name);
                 return;
         }
+        if (request->module && strlen(request->module) < sizeof(name) && strstr(words, ": No module named ") &&
+            !strstr(words, "cannot be directly executed")) {
+                (void) strcpy(name, request->module);
+                hint_at_module(request, name);
+                return;
+        }
+        if (request->language == RUN_PYTHON && is_cell(request, words)) {
+                hint_at_sessions(request);
+                return;
+        }
+        if (shows_nothing(request) && find_name(words, "No such file or directory: '", name) &&
+            is_beside(request, name, path))
+                report_outside(path);
         if (!request->script_dir)
                 return;
         if (find_name(words, "No such file or directory: '", name) && is_beside(request, name, path)) {

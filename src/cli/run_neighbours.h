@@ -18,6 +18,6 @@ int run_neighbours_confirm(struct run_request *request, struct err *err);
 /* Puts the links into the workspace, by its descriptor. */
 void run_neighbours_link(const struct run_request *request, int workspace_fd);
 
-/* The run has failed, and this is the end of its standard error: if it missed a file that is beside the script, prints
- * that. */
+/* The run has failed, and this is the end of its standard error: if it missed a file that is beside the script or in
+ * the current directory, or if the code is a cell of a notebook, prints that. */
 void run_neighbours_hint(const struct run_request *request, const char *last_words, size_t size);

@@ -24,6 +24,7 @@ enum {
         MAIN_PROCESS = 1, /* the id of the Python process at its agent */
         SHORT_RUN_US = 1000,
         UNMEASURED_MAX = 16,
+        CALLER_LEAVES_MS = 50,
 };
 
 static void on_start_timeout(void *context);
@@ -80,6 +81,7 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
 /* Everything but the record itself. */
 static void kernel_close_parts(struct kernel *kernel) {
         loop_timer_drop(&kernel->start_timer);
+        loop_timer_drop(&kernel->caller_timer);
         loop_timer_drop(&kernel->pause_timer);
         loop_timer_drop(&kernel->late_timer);
         loop_timer_drop(&kernel->rotate_timer);
@@ -325,6 +327,23 @@ static void on_control(void *context, uint32_t events) {
         kernel_end(kernel);
 }
 
+static void on_caller_late(void *context) {
+        struct kernel *kernel = context;
+        kernel->caller_timer = NULL;
+        kernel_end(kernel);
+}
+
+/* The caller of a program has its wait status now, and leaves when it has read the output. Removing the box before that
+ * would take the processors from a caller who waits for nothing else. */
+static bool leaves_end_to_caller(struct kernel *kernel) {
+        if (!kernel->handed_over || !kernel->exited || kernel->talk != KERNEL_TALKS)
+                return false;
+        kernel->caller_timer = loop_timer(kernel->loop, loop_now_ms() + CALLER_LEAVES_MS, on_caller_late, kernel);
+        if (kernel->caller_timer)
+                loop_unwatch(&kernel->status_watch);
+        return kernel->caller_timer;
+}
+
 /* A forked kernel is not its agent's child: how it ended comes from its supervisor. */
 static void on_status(void *context, uint32_t events) {
         struct kernel *kernel = context;
@@ -339,7 +358,8 @@ static void on_status(void *context, uint32_t events) {
                 kernel->exited = true;
                 kernel->wait_status = status;
         }
-        kernel_end(kernel);
+        if (!leaves_end_to_caller(kernel))
+                kernel_end(kernel);
 }
 
 void kernel_let_go(struct kernel *kernel) {
@@ -373,6 +393,7 @@ void kernel_hand_over(struct kernel *kernel) {
         fd_close(&kernel->fds[MAKER_REPLIES]);
         fd_close(&kernel->fds[MAKER_OUT]);
         fd_close(&kernel->fds[MAKER_ERR]);
+        kernel->handed_over = true;
         kernel_set_state(kernel, KERNEL_BUSY);
 }
 

@@ -118,9 +118,11 @@ struct kernel {
         size_t outbound_at, outbound_size;
 
         struct loop_timer *start_timer; /* until it is ready */
+        struct loop_timer *caller_timer; /* its program has ended, and its caller is about to leave */
 
         /* how it ended */
         char last_words[400]; /* the end of its output, if it died before it was ready */
+        bool handed_over; /* to the caller of a program, who reads the wait status, too */
         bool exited; /* wait_status is known */
         int wait_status;
         const char *host_trouble; /* why it was ended, if its code was not the cause; else NULL */

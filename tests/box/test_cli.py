@@ -108,6 +108,7 @@ def test_wrong_option_is_refused_as_usage(place: Path, words: list[str], said: s
     [
         (["missing.py"], USAGE, ["there is no file missing.py", "-c CODE"]),
         (["ls"], USAGE, ["there is no file ls", "-- ls"]),
+        (["print(1)"], USAGE, ["there is no file print(1)", "if it is code, write -c before it"]),
         (["python3"], USAGE, ['leave "python3" out']),
         (["/data:/x"], USAGE, ["--mount /data:/x"]),
         (["hello.py/x"], NOT_STARTED, ["cannot read hello.py/x"]),

@@ -151,7 +151,7 @@ def as_json(glovebox: Glovebox, case: Case, *more: str) -> dict[str, Any]:
 def by_plain_python(glovebox: Glovebox, case: Case) -> dict[str, Any]:
     """The same interpreter without any box, in the environment of a box."""
     environment = {
-        "PATH": "/usr/bin:/bin", "HOME": "/home/sandbox", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC",
+        "PATH": "/usr/bin:/bin", "HOME": "/home/sandbox", "LC_CTYPE": "C.UTF-8", "TZ": "UTC",
         "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
     done = subprocess.run(

@@ -65,6 +65,41 @@ def test_what_is_beside_a_script_can_only_be_read(daemon: Daemon, run: Run, proj
     assert not (project / "new.csv").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["-c", "import helper"], "helper.py"),
+        (["-c", "open('data.csv')"], "data.csv"),
+        (["-m", "helper"], "helper.py"),
+        (["-m", "package.part"], "package"),
+    ],
+)
+def test_what_is_in_the_current_directory_and_not_in_the_box_is_named(
+    daemon: Daemon, run: Run, project: Path, words: list[str], name: str
+) -> None:
+    """-c and -m show no directory, unlike python3."""
+    daemon.glovebox.place.make(f"{project.name}/package")
+    for path in ("helper.py", "data.csv", "package/part.py", "package/__init__.py"):
+        put(daemon, project / path, "")
+    done = run(*words, cwd=project)
+    assert done.returncode == 1, done.stderr
+    assert f"glovebox: {name} is in this directory, which the box does not show; add --workspace ." in done.stderr
+    assert run("--workspace", ".", *words, cwd=project).returncode == 0
+    assert "in this directory" not in run(*words).stderr
+
+
+@pytest.mark.parametrize("code", ["!ls", "%pip install six", "import os\nos?", "await f()", "x = 1\n%timeit x"])
+def test_cells_of_notebooks_are_told_where_they_work(run: Run, code: str) -> None:
+    done = run("-c", code)
+    assert done.returncode == 1 and "work in a session: glovebox exec NAME" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("code", ["x = '''\n!ls\n'''\n1/0", "x = 1 +"])
+def test_programs_that_fail_are_not_taken_for_cells(run: Run, code: str) -> None:
+    done = run("-c", code)
+    assert done.returncode == 1 and "in a session" not in done.stderr, done.stderr
+
+
 def test_alone_hides_the_files_beside_a_script_and_prints_that(daemon: Daemon, run: Run, project: Path) -> None:
     put(daemon, project / "helper.py", "VALUE = 7")
     script = put(daemon, project / "main.py", "import helper")
@@ -213,3 +248,10 @@ def test_a_zip_archive_is_named_with_what_to_type(daemon: Daemon, run: Run, proj
     done = run(project / "app.pyz")
     assert done.returncode == 2 and "-- python3 /data/app.pyz" in done.stderr, done.stderr
     assert run("--data", project, "--", "python3", "/data/app.pyz").stdout == "zipped\n"
+
+
+def test_text_is_utf8_and_the_rest_of_the_locale_is_plain(run: Run) -> None:
+    """One file of the C library's is read for that, in each program, and not thirteen."""
+    done = run("-l", "bash", "-c", "echo \"<${LANG-}${LC_ALL-}>\" $(locale charmap) $(printf 'é中' | wc -m)")
+    assert (done.returncode, done.stdout) == (0, "<> UTF-8 2\n"), done.stderr
+    assert run("-c", "import locale, sys; print(locale.getpreferredencoding(), 'é中')").stdout == "UTF-8 é中\n"

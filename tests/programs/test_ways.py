@@ -217,6 +217,50 @@ def _find_sleeper(seconds: str) -> bool:
     return False
 
 
+def test_a_box_does_not_wait_for_a_caller_that_reads_nothing(daemon: Daemon) -> None:
+    """The daemon lets the caller leave first, for a moment only; the exit status and the output are not lost."""
+    wait_for_pool(daemon)
+    seconds = f"{random.randrange(10**6, 10**7)}"
+    words = ["-l", "bash", "-c", f"sleep {seconds} >/dev/null 2>&1 & echo begun; sleep 1; echo ended; exit 3"]
+    with daemon.glovebox.popen("run", "--socket", daemon.socket, *words) as process:
+        assert process.stdout and process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGSTOP)
+        assert _find_sleeper(seconds)
+        wait_for("the box to end", lambda: not _find_sleeper(seconds))
+        process.send_signal(signal.SIGCONT)
+        assert process.communicate(timeout=30)[0] == "ended\n"
+        assert process.returncode == 3
+
+
+SEARCHED = """
+mkdir -p one two/tool three
+printf '#!/bin/sh\\necho "three $0"\\n' > three/tool
+printf 'no program' > one/tool
+chmod +x three/tool
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("one:two:three", 0), ("none:three", 0), ("/dev/null:three", 0), ("one:none", 126), ("two", 126), ("none", 127)],
+)
+def test_commands_are_searched_alike_on_every_way(daemon: Daemon, path: str, status: int) -> None:
+    """A forked kernel executes a command itself, in C; without a daemon the agent does."""
+    directory = daemon.glovebox.place.path / "searched"
+    if not directory.exists():
+        directory.mkdir()
+        subprocess.run(["bash", "-c", SEARCHED], cwd=directory, check=True)
+        daemon.glovebox.place.give(directory)
+    full = ":".join(str(Path("/workspace", part)) for part in path.split(":"))
+    answers = []
+    for more in ([], ["--no-daemon"]):
+        wait_for_pool(daemon)
+        done = daemon.cli("run", *more, "--workspace", str(directory), "-e", f"PATH={full}", "--", "tool", "a")
+        answers.append((done.returncode, done.stdout, done.stderr))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == status, answers
+
+
 @pytest.mark.parametrize("more", [[], ["--no-daemon"]], ids=["warm", "cold"])
 def test_ctrl_c_is_a_keyboard_interrupt(daemon: Daemon, more: list[str]) -> None:
     code = (

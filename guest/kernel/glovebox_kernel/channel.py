@@ -134,10 +134,14 @@ class Channel:
         """True if there is a request. A nursery calls it, too: then the code of receive() has run before the fork."""
         self._wait(0)
 
-    def become_input(self) -> None:
-        """The process becomes a program: the pipe of requests becomes descriptor 0, and low numbers are free for it."""
+    def expect_nothing(self) -> None:
+        """PROGRAM was the last frame: what follows is the program's input, and still in the pipe."""
         if self._pending:
             raise ChannelError("something follows PROGRAM: the stream is out of step")
+
+    def become_input(self) -> None:
+        """The process becomes a program: the pipe of requests becomes descriptor 0, and low numbers are free for it."""
+        self.expect_nothing()
         self.send(STARTED, b"")
         os.dup2(self.requests_fd, 0)
         fd = _copy_high(self.fd)

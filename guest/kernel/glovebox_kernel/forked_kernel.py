@@ -111,8 +111,10 @@ class ForkedKernel:
         self._begin()
         if self._flags & _IS_UNSETTLED:
             self._made.settle_later(self._library.spawn_settle)
+        self._made.execute_by(self._library.execute_program)
         if not self._flags & _IS_AWAITED:
             self._library.page_warmup_own()
+            self._library.execute_look_up()
         return self._made.serve()
 
     def _begin(self) -> None:

@@ -36,6 +36,8 @@ def _library() -> ctypes.PyDLL:
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
     library.spawn_simulate.restype = None
+    library.execute_program.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.execute_program.restype = library.execute_look_up.restype = None
     library.page_warmup_feed.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     for function in _PYTHON:
         getattr(ctypes.pythonapi, function).restype = None

@@ -106,6 +106,12 @@ class Request:
         return any(name.decode("ascii", "replace").startswith(_START_PREFIXES) for name in self.variables)
 
 
+def program_is_command(payload: bytes) -> bool:
+    """True if nothing of Python is needed: neither its interpreter nor what `glovebox run` adds to a fresh one."""
+    words = payload.split(b"\0", 4)
+    return words[0] == b"exec" and words[3] != os.fsencode(sys.executable)
+
+
 def program_become(payload: bytes, tell_end: Callable[[bytes], None]) -> NoReturn:
     """In a kernel that never ran anything: be this program, to its end."""
     request = Request(payload)
