@@ -56,7 +56,12 @@ static void watch_deadline(struct run *run) {
 }
 
 bool session_interrupt(struct session *session) {
-        if (!session->runs || !session->runs->started || !session->kernel)
+        bool is_running = session->runs && session->runs->started;
+        if (session->kernel && session->kernel->is_out_of_step && !is_running) {
+                kernel_signal(session->kernel, SIGINT); /* it may be on with a run whose record is damaged */
+                return true;
+        }
+        if (!is_running || !session->kernel)
                 return false;
         (void) session_end_run(session->runs, RUN_REASON_INTERRUPT);
         return true;
