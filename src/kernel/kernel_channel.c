@@ -335,7 +335,8 @@ static void on_step_late(void *context) {
 
 static bool put_again(struct kernel *kernel);
 
-/* The request goes first: a daemon that died before it sent it has recorded it. */
+/* The request goes first: a daemon that died before it sent it has recorded it. Not if records are damaged: the kernel
+ * knows only its last request again, and this may be an earlier one, which must not run twice. */
 static void kernel_find_step(struct kernel *kernel, uint64_t timeout_ms) {
         uint8_t random[16];
         char frame[PONG_SIZE];
@@ -352,7 +353,7 @@ static void kernel_find_step(struct kernel *kernel, uint64_t timeout_ms) {
                 (void) snprintf(kernel->pong + 2 * i, 3, "%02x", random[i]);
         put_header(frame, KERNEL_PING, PONG_SIZE - HEADER_SIZE);
         memcpy(frame + HEADER_SIZE, kernel->pong, PONG_SIZE - HEADER_SIZE);
-        if (!put_again(kernel))
+        if (journal_is_torn(kernel->journal) || !put_again(kernel))
                 drop_outbound(kernel);
         char *grown = realloc(kernel->outbound, kernel->outbound_size + PONG_SIZE);
         if (!grown) {
@@ -578,9 +579,8 @@ static void send_again(struct kernel *kernel) {
 void kernel_resume(struct kernel *kernel, uint64_t timeout_ms) {
         if (kernel->state == KERNEL_BUSY)
                 kernel_watch_output(kernel);
-        bool is_in_step = !journal_has_gap(kernel->journal) &&
-                          (journal_open_request(kernel->journal) || !journal_is_torn(kernel->journal)) &&
-                          replay_received_frames(kernel);
+        bool is_in_step = !journal_has_gap(kernel->journal) && replay_received_frames(kernel) &&
+                          !journal_is_torn(kernel->journal);
         if (kernel->host_trouble)
                 kernel_give_up(kernel, kernel->host_trouble);
         else if (kernel->talk != KERNEL_TALKS || kernel_is_dead(kernel))
