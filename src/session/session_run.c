@@ -71,6 +71,8 @@ bool session_interrupt(struct session *session) {
 
 static int send_run(struct run *run, struct journal_request *request, struct err *err) {
         _cleanup_json_writer_ struct json_writer payload = { 0 };
+        if (run->is_damaged)
+                return err_set(err, ERR_DAMAGED, "the request of this run was damaged on the disk: it was not run");
         run_write_request(run, &payload);
         if (payload.failed)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
