@@ -7,6 +7,9 @@ PARTS   ?=
 BENCH   ?=
 MINUTES ?= 10
 
+# An empty environment (env -i) has none, and make itself then finds no program.
+export PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+
 # tools/setup.sh installs Meson into build/venv if the distribution's version is too old.
 MESON   := PATH="$(CURDIR)/$(BUILD)/venv/bin:$$PATH" meson
 PYTHON  := $(BUILD)/venv/bin/python

@@ -133,7 +133,7 @@ int child_start(struct request *request) {
         return code;
 }
 
-/* ---- what the host does with it. What comes for a process that has just ended is no fault of the host's. ---- */
+/* ---- requests about a process. The process may have ended meanwhile: that is no error. ---- */
 
 int child_signal(struct request *request) {
         uint32_t signal_number, whole_group;
@@ -199,7 +199,7 @@ static void report_end(const struct child *child) {
         frame_writer_release(&payload);
 }
 
-/* The last of the table takes its place: callers that go through the table go backwards. */
+/* The last row of the table takes its place, so callers visit the table backwards. */
 static void finish_child(struct child *child) {
         if (!streams_drain(&child->streams, child->id))
                 return;

@@ -1,4 +1,4 @@
-/* Operations on files of the box for the host. All follow links as any program in the box would. */
+/* Operations on files of the box for the host. All follow links like any program in the box. */
 #pragma once
 
 #include "request.h"

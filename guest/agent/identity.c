@@ -14,7 +14,7 @@
 
 enum { SANDBOX_ID = 1000, ID_MAX = 65535, FILE_MAX = 1 << 20, PASSWD_FIELDS = 7, GROUP_FIELDS = 4 };
 
-/* <linux/capability.h> is not in every C library's reach. */
+/* Not every C library finds <linux/capability.h>. */
 struct cap_header {
         uint32_t version;
         int pid;
@@ -58,7 +58,7 @@ struct identity identity_of_sandbox(void) {
         return (struct identity) { .uid = SANDBOX_ID, .gid = SANDBOX_ID };
 }
 
-/* Only root of the box writes these files; they may be anything all the same. */
+/* Only root of the box writes these files, but it may write anything. */
 static char *read_list(const char *path) {
         char *text = NULL;
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);

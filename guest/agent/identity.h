@@ -15,7 +15,7 @@ struct identity {
         char name[IDENTITY_TEXT_MAX], home[IDENTITY_TEXT_MAX], shell[IDENTITY_TEXT_MAX];
 };
 
-/* The sandbox's own user, whatever /etc says. */
+/* The sandbox's own user, which does not depend on /etc. */
 struct identity identity_of_sandbox(void);
 
 /* By name or number, from /etc/passwd and /etc/group of the box. -ENOENT: there is none; -errno. */

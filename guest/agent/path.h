@@ -1,4 +1,4 @@
-/* Paths that the host names: absolute paths of the box, resolved with the rights of the box and no more. */
+/* Paths in requests of the host: absolute paths in the box, resolved with the rights of the box. */
 #pragma once
 
 #include <limits.h>

@@ -35,7 +35,7 @@ static void fail(int report_fd, int code, uint32_t step) {
         _exit(127);
 }
 
-/* Where close_range() does not know the flag, as in an older gVisor. */
+/* For a close_range() without this flag, as in an older gVisor. */
 static int mark_each(int first) {
         struct rlimit limit;
         if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
@@ -67,7 +67,7 @@ static int arrange_descriptors(const struct process *process, int *report_fd) {
         for (size_t i = 0; i < count; i++)
                 if (dup2(moved[i], (int) i) < 0)
                         return -errno;
-        /* Nothing else is inherited, the agent's own socket least of all. */
+        /* Nothing else is inherited, above all not the agent's socket. */
         if (syscall(SYS_close_range, (unsigned) count, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */) == 0)
                 return 0;
         return errno == EINVAL || errno == ENOSYS ? mark_each((int) count) : -errno;
@@ -152,7 +152,7 @@ int process_start(struct process *process, const char **ret_step) {
 }
 
 void process_signal(pid_t pid, int signal_number, bool whole_group) {
-        /* In a box with users it may be anybody's. */
+        /* In a box with users it may belong to any of them. */
         if (identity_rise() < 0)
                 return;
         (void) kill(whole_group ? -pid : pid, signal_number);

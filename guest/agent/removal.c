@@ -20,7 +20,7 @@ struct removal {
         DIR *top, *below;
         char below_name[256];
         bool progress; /* since the top was last read from its beginning */
-        int code;      /* the first thing that went wrong since then */
+        int code;      /* the first error since then */
         unsigned n_moved;
 };
 
@@ -79,7 +79,7 @@ static void step_below(struct removal *removal) {
                 note_result(removal, 0);
 }
 
-/* False: nothing is left to be done, and removal->code says how it went. */
+/* False: it has ended, with the result in removal->code. */
 static bool removal_step(struct removal *removal) {
         if (removal->below) {
                 step_below(removal);

@@ -1,5 +1,5 @@
-/* Removes directories with their contents, a few entries in each iteration of the loop: other requests do not wait,
- * however large a directory is and whatever the box adds to it meanwhile. */
+/* Removes directories with their contents, a few entries in each iteration of the loop. So other requests do not wait
+ * for a large directory, or for one to which the box keeps adding. */
 #pragma once
 
 #include "request.h"
@@ -7,5 +7,5 @@
 int removal_start(struct request *request);
 
 bool removals_pending(void);
-void removals_move(void); /* one turn; DONE or FAILED for what came to its end */
+void removals_move(void); /* one iteration; sends DONE or FAILED for removals that ended */
 void removals_release(void);

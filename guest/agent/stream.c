@@ -119,7 +119,7 @@ void streams_end_input(struct streams *streams, uint32_t id) {
         struct stream_input *input = &streams->input;
         if (input->ending || input->fd < 0)
                 return;
-        if (streams->terminal) { /* has no end, but a key that says so */
+        if (streams->terminal) { /* no end of file: a key ends the input */
                 char key = terminal_end_key(input->fd);
                 (void) streams_put_input(streams, id, &key, 1);
                 return;

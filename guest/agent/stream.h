@@ -13,7 +13,7 @@
 
 struct stream_output {
         int fd;        /* -1: has ended */
-        uint64_t left; /* to be read: without bound while the process lives, then what it left behind */
+        uint64_t left; /* bytes to be read: unbounded while the process runs, then what it left in the pipe */
         size_t place;
 };
 
@@ -40,14 +40,14 @@ struct streams streams_none(void);
 int streams_open(struct streams *ret_streams, int ret_theirs[static 3]);
 void streams_release(struct streams *streams);
 
-/* False: more than STREAM_INPUT_MAX would wait, and nothing was taken. What a process will never read is dropped. */
+/* False: more than STREAM_INPUT_MAX would wait, and nothing was taken. Input for a closed pipe is dropped. */
 bool streams_put_input(struct streams *streams, uint32_t id, const char *bytes, size_t size);
 void streams_end_input(struct streams *streams, uint32_t id);
 
 void streams_wait(struct streams *streams, struct polls *polls);
 void streams_move(struct streams *streams, uint32_t id, const struct polls *polls);
 
-/* The process is dead. What it wrote is still sent; what others write to the same pipes from now on is not. */
+/* The process has ended. Its output is still sent; later output of others to the same pipes is not. */
 void streams_limit_output(struct streams *streams);
-/* True when all of that has been sent. */
+/* True if all of it was sent. */
 bool streams_drain(struct streams *streams, uint32_t id);

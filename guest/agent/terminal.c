@@ -16,7 +16,7 @@ static int open_other_side(int terminal_fd) {
         int fd = ioctl(terminal_fd, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
         if (fd >= 0)
                 return fd;
-        char path[32]; /* a kernel without that question, or something that only looks like one */
+        char path[32]; /* a kernel without this request, or no real terminal */
         if (ioctl(terminal_fd, TIOCGPTN, &number) < 0)
                 return -errno;
         (void) snprintf(path, sizeof(path), "/dev/pts/%d", number);

@@ -81,12 +81,12 @@ int users_permit(struct request *request) {
                 forget_permit();
                 return -EPROTO;
         }
-        if (strcmp(users.run, users.last_run) == 0) /* one is redeemed once, however often it is given */
+        if (strcmp(users.run, users.last_run) == 0) /* a permit is used once, even if it is sent again */
                 forget_permit();
         return 0;
 }
 
-/* ---- messages to the kernel. One that does not read its answers gets no more of them. ---- */
+/* ---- answers to the kernel: if it does not read them, they are dropped ---- */
 
 static void close_channel(void) {
         fd_close(&users.channel_fd);
@@ -94,7 +94,7 @@ static void close_channel(void) {
                 process_signal(users.pid, SIGKILL, true);
 }
 
-__attribute__((format(printf, 1, 2))) static void tell(const char *format, ...) {
+__attribute__((format(printf, 1, 2))) static void send_answer(const char *format, ...) {
         char text[MESSAGE_MAX];
         va_list arguments;
         va_start(arguments, format);
@@ -113,7 +113,7 @@ static bool is_same_variable(const char *a, const char *b) {
         return strncmp(a, b, size) == 0 && b[size] == '=';
 }
 
-/* A later one of the same name takes the place of an earlier. Borrowed texts. */
+/* A later variable of the same name replaces an earlier one. Texts are borrowed. */
 static void add_variable(char **list, size_t *n, char *text) {
         for (size_t i = 0; i < *n; i++)
                 if (is_same_variable(list[i], text)) {
@@ -130,7 +130,7 @@ static size_t count_texts(char *const *texts) {
         return n;
 }
 
-/* The box's own variables, then who it is, then what the host says. The kernel's have no part in it. */
+/* The box's own variables, then those of the user, then those from the host. None comes from the kernel. */
 static char **make_environment(const struct identity *identity, char own[OWN_VARIABLES][IDENTITY_TEXT_MAX + 16]) {
         static const char *const names[OWN_VARIABLES] = { "HOME", "USER", "LOGNAME", "SHELL" };
         const char *const values[OWN_VARIABLES] = { identity->home, identity->name, identity->name, identity->shell };
@@ -154,14 +154,15 @@ static void start_command(const int streams[static STREAMS]) {
         static char shell[] = "/bin/sh", bash[] = "/bin/bash";
         int code = identity_find(users.user, &identity);
         if (code < 0) {
-                tell(code == -ENOENT ? "failed 0 there is no user \"%.64s\" in /etc/passwd of this sandbox"
-                                     : "failed 0 the user \"%.64s\" cannot be looked up in /etc/passwd of this sandbox",
-                     users.user);
+                send_answer(code == -ENOENT
+                                    ? "failed 0 there is no user \"%.64s\" in /etc/passwd of this sandbox"
+                                    : "failed 0 the user \"%.64s\" cannot be looked up in /etc/passwd of this sandbox",
+                            users.user);
                 return;
         }
         _cleanup_free_ char **envp = make_environment(&identity, own);
         if (!envp) {
-                tell("failed %d there is no memory for it", ENOMEM);
+                send_answer("failed %d there is no memory for it", ENOMEM);
                 return;
         }
         _cleanup_free_ char *named = NULL;
@@ -178,10 +179,10 @@ static void start_command(const int streams[static STREAMS]) {
         const char *step = "";
         code = process_start(&process, &step);
         if (code < 0)
-                tell("failed %d %s: %s", -code, step, strerror(-code));
+                send_answer("failed %d %s: %s", -code, step, strerror(-code));
         else {
                 users.pid = process.pid;
-                tell("started");
+                send_answer("started");
         }
         if (named) {
                 users.argv[0] = named;
@@ -191,9 +192,9 @@ static void start_command(const int streams[static STREAMS]) {
 
 static void permit_redeem(const char *run, const int *fds, size_t n_fds) {
         if (users.pid > 0)
-                tell("failed 0 another command of a user is running");
+                send_answer("failed 0 another command of a user is running");
         else if (!users.run || n_fds != STREAMS || strcmp(users.run, run) != 0)
-                tell("failed 0 no client requested a command as another user of this sandbox");
+                send_answer("failed 0 no client requested a command as another user of this sandbox");
         else {
                 memcpy(users.last_run, users.run, sizeof(users.last_run));
                 start_command(fds);
@@ -261,7 +262,7 @@ void users_reaped(pid_t pid, int status) {
         if (users.pid <= 0 || pid != users.pid)
                 return;
         users.pid = 0;
-        tell("ended %d", status);
+        send_answer("ended %d", status);
 }
 
 void users_release(void) {

@@ -1,4 +1,4 @@
-/* Directories (or files) that the host watches. Each watch has the id of the frame that asked for it. */
+/* Directories (or files) that the host watches. Each watch has the id of the frame that requested it. */
 #pragma once
 
 #include "polls.h"

@@ -84,7 +84,7 @@ static int open_files(struct write *write, struct frame_reader *fields) {
 /* NULL: there is no room. */
 static struct write *begin_write(uint32_t id, struct frame_reader *fields) {
         struct write *write = find_write(id);
-        if (write) { /* whatever the host meant, neither of the two is it */
+        if (write) { /* then neither of the two is the file that the host meant */
                 write->step = "a write with this id was open already";
                 write->code = -EEXIST;
                 return write;
@@ -145,7 +145,7 @@ static int finish_write(struct request *request, struct write *write, bool keep)
         return code;
 }
 
-/* A write has one answer, at its end: what goes wrong before is kept until then. */
+/* A write has one answer, at its end: an earlier error is kept until then. */
 int write_serve(struct request *request) {
         uint32_t flags;
         if (!frame_get_u32(&request->fields, &flags) ||

@@ -39,7 +39,7 @@ static uint32_t number_at(const char *at) {
         return le32toh(number);
 }
 
-/* One more piece of *whole. A first one starts over: the host before this one may have died in between. 1: complete. */
+/* Adds a piece to *whole. A first piece starts over: the last host may have died in between. 1: complete. */
 static int add_piece(const struct channel_frame *piece, struct channel_frame *whole, size_t *got) {
         if (piece->size < PIECE_HEAD)
                 return -1;

@@ -1,5 +1,5 @@
-/* Standard input of a command, from the client that asked for it: pieces in the session's own directory, each when the
- * one before is gone, after a display has asked for them. An empty piece is the end (glovebox_kernel/host_input.py). */
+/* Standard input of a command, from its client. A display requests it; then pieces appear in the session's own
+ * directory, each after the one before was removed. An empty piece is the end (glovebox_kernel/host_input.py). */
 #pragma once
 
 #include <jansson.h>

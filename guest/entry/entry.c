@@ -82,7 +82,7 @@ static int restrict_files(char *const *writable) {
         while (writable[n])
                 n++;
         if (landlock_abi() == 0)
-                return 0; /* the isolation report says that there is no Landlock */
+                return 0; /* the isolation report then shows no Landlock */
         return landlock_restrict((const char *const *) writable, n);
 }
 

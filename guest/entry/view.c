@@ -65,8 +65,8 @@ static int name_and_loopback(struct stage *stage, struct err *err) {
         return 0;
 }
 
-/* The engine's is laid aside where that is allowed; it may have files of its own in it (lxcfs), which make Linux refuse
- * another one: then it stays, as long as it shows only the box's processes. */
+/* Replaces the engine's /proc if Linux allows it. With files of the engine in it (lxcfs) Linux refuses another one:
+ * then it stays, if it shows only the box's processes. */
 static int mount_proc(struct stage *stage, struct err *err) {
         (void) stage;
         if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") < 0 && errno != EPERM)

@@ -74,7 +74,7 @@ static void add_known(uintptr_t start, uintptr_t end) {
                 snapshot.known[snapshot.n_known++] = (struct span) { .start = start, .end = end };
 }
 
-/* It was unmapped, or will be: what is mapped there next is not known. */
+/* It was unmapped, or will be: other memory may be mapped there next. */
 static void remove_known(uintptr_t start, uintptr_t end) {
         for (size_t i = 0; i < snapshot.n_known; i++) {
                 struct span *span = &snapshot.known[i];
@@ -107,7 +107,7 @@ static int add_early_mapping(const struct mapping *mapping) {
                 return 0;
         uintptr_t begin = mapping->start, at = begin;
         while (at < mapping->end) {
-                /* Not even looked at: each page would be one more entry for forks to copy. */
+                /* Not read: each page that is read is one more entry for forks to copy. */
                 bool is_own = at == (uintptr_t) snapshot.known;
                 size_t skipped = is_own ? SPANS_BYTES : mapped_block_at(at, mapping->end);
                 if (skipped > 0)
@@ -232,7 +232,7 @@ static int add_library(struct dl_phdr_info *info, size_t size, void *context) {
         return 0;
 }
 
-/* One that continues the last is one mapping with it, and is worth having for that alone. */
+/* A span that continues the last one needs no mapping of its own, so it is added even without own pages. */
 static bool continues_last_span(uintptr_t start, int protection) {
         const struct span *last = snapshot.n_spans > 0 ? &snapshot.spans[snapshot.n_spans - 1] : NULL;
         return last && last->end == start && last->protection == protection && !last->is_block;
@@ -405,7 +405,7 @@ static void release_span(const struct span *span) {
         }
 }
 
-/* True if our file is still mapped there. An arena may have been unmapped, and its addresses used again. */
+/* Only where the file is still mapped: an arena may have been unmapped, and its addresses used again. */
 static int release_mapping(const struct mapping *mapping) {
         if (mapping->inode != snapshot.inode)
                 return 0;

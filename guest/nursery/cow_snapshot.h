@@ -1,5 +1,5 @@
-/* The nursery's memory as a sealed file that its kernels map: see cow_snapshot.c. For ctypes. All functions return 0 or
- * -errno unless said otherwise; none needs anything of Python. */
+/* The nursery's memory as a sealed file that its kernels map: see cow_snapshot.c. Called through ctypes. All functions
+ * return 0 or -errno, except where noted; none uses Python. */
 #pragma once
 
 #include <stddef.h>

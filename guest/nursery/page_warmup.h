@@ -1,5 +1,5 @@
-/* Page tables that every kernel needs, filled once in the nursery: see page_warmup.c. For ctypes. All functions return
- * 0 or -errno unless said otherwise; none needs anything of Python. */
+/* Page tables that every kernel needs, filled once in the nursery: see page_warmup.c. Called through ctypes. All
+ * functions return 0 or -errno, except where noted; none uses Python. */
 #pragma once
 
 #include <stddef.h>

@@ -14,7 +14,7 @@
 
 enum {
         BEAT_MS = 15 * 1000,
-        ANSWER_SMALL = 8 << 10, /* one for each connection there may be is not much */
+        ANSWER_SMALL = 8 << 10, /* small: there may be one for each connection */
 };
 
 static const struct caller_type caller_type;
@@ -96,7 +96,7 @@ void api_request_go_on_alone(struct api_request *api_request) {
         api_request->caller.cursor = UINT64_MAX;
 }
 
-static void on_gone(void *context) {
+static void api_request_on_gone(void *context) {
         struct api_request *api_request = context;
         struct caller *caller = &api_request->caller;
         struct run *run = caller_run(caller);
@@ -108,16 +108,17 @@ static void on_gone(void *context) {
                 return;
         }
         api_request_go_on_alone(api_request);
-        if (caller->cancel_on_disconnect) /* it counts until it has ended, which may take a while, or be now */
+        if (caller->cancel_on_disconnect) /* it counts until it has ended, which may be later, or now */
                 session_cancel(run->session, run);
 }
 
-static void on_drained(void *context) {
+static void api_request_on_drained(void *context) {
         struct api_request *api_request = context;
         caller_feed(&api_request->caller);
 }
 
-static const struct http_events waiting_events = { .on_drained = on_drained, .on_gone = on_gone };
+static const struct http_events waiting_events = { .on_drained = api_request_on_drained,
+                                                   .on_gone = api_request_on_gone };
 
 int api_request_count_run(struct api_request *api_request, struct err *err) {
         struct quota_use *use = api_request->visitor.use;
@@ -136,7 +137,7 @@ int api_request_count_run(struct api_request *api_request, struct err *err) {
 static void on_whole(void *context, struct http_request *request, const char *bytes, size_t size) {
         struct api_request *api_request = context;
         struct err err;
-        if (!request) { /* it left, or sent too much, and that was answered */
+        if (!request) { /* it disconnected, or sent too much, and was answered */
                 api_request_free(api_request);
                 return;
         }
@@ -242,7 +243,7 @@ void api_request_answer(struct api_request *api_request, int status, json_t *ans
 
 /* ---- what the operations say ---- */
 
-/* Large answers are bounded together, and those of each key too: no client can use up the memory of the others. */
+/* Large answers are bounded together, and those of each key, too: no client can take the memory of the others. */
 static bool is_crowded(const struct api_request *api_request, size_t size, struct err *err) {
         const struct http_server *server = api_request->service->server;
         const char *key = api_request->visitor.owner;
@@ -260,7 +261,7 @@ bool api_request_has_room(void *context, const struct http_request *request, siz
                            http_server_collected(service->server, NULL), NULL) == 0;
 }
 
-static void on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
+static void api_request_on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
         struct api_request *api_request = (struct api_request *) caller;
         struct err err;
         (void) json;
@@ -278,11 +279,11 @@ static void on_answer(struct caller *caller, const char *text, size_t size, json
                 answer_text(api_request, 200, text, size);
 }
 
-static void on_refuse(struct caller *caller, const struct err *err) {
+static void api_request_on_refuse(struct caller *caller, const struct err *err) {
         api_request_refuse((struct api_request *) caller, err);
 }
 
-static void on_accepted(struct caller *caller, const char *run_id) {
+static void api_request_on_accepted(struct caller *caller, const char *run_id) {
         struct api_request *api_request = (struct api_request *) caller;
         if (!api_request->request)
                 return;
@@ -296,36 +297,36 @@ static void on_accepted(struct caller *caller, const char *run_id) {
 
 /* Not earlier: a run that could not begin is answered with a status of its own, not with an error in a stream under a
  * 200. */
-static void on_begun(struct caller *caller, const char *run_id) {
+static void api_request_on_begun(struct caller *caller, const char *run_id) {
         struct api_request *api_request = (struct api_request *) caller;
         if (api_request->request && api_request->form != API_REQUEST_WHOLE)
                 stream_begin(api_request, run_id);
 }
 
-static void on_output(struct caller *caller, const struct caller_output *output) {
+static void api_request_on_output(struct caller *caller, const struct caller_output *output) {
         struct api_request *api_request = (struct api_request *) caller;
         if (api_request->request)
                 stream_put_output(api_request, output);
 }
 
-static void on_display(struct caller *caller, const char *data, size_t size) {
+static void api_request_on_display(struct caller *caller, const char *data, size_t size) {
         struct api_request *api_request = (struct api_request *) caller;
         if (api_request->request && !is_crowded(api_request, size, NULL)) /* the result has it */
                 stream_put_display(api_request, data, size);
 }
 
-static bool wants_more(const struct caller *caller) {
+static bool api_request_wants_more(const struct caller *caller) {
         const struct api_request *api_request = (const struct api_request *) caller;
         return api_request->request && http_stream_wants_more(api_request->request);
 }
 
-static const struct caller_type caller_type = { .answer = on_answer,
-                                                .refuse = on_refuse,
-                                                .accepted = on_accepted,
-                                                .begun = on_begun,
-                                                .output = on_output,
-                                                .display = on_display,
-                                                .wants_more = wants_more,
+static const struct caller_type caller_type = { .answer = api_request_on_answer,
+                                                .refuse = api_request_on_refuse,
+                                                .accepted = api_request_on_accepted,
+                                                .begun = api_request_on_begun,
+                                                .output = api_request_on_output,
+                                                .display = api_request_on_display,
+                                                .wants_more = api_request_wants_more,
                                                 .via = "http" };
 
 void api_request_beat_all(struct service *service) {

@@ -38,7 +38,7 @@ struct api_request {
         bool is_begun;   /* the head of a stream was sent */
         bool is_broken;  /* something could not be sent: the stream must not look whole */
         bool is_detached; /* answered when the run was accepted */
-        uint64_t number; /* of the last event of the run's that was seen */
+        uint64_t number; /* of the last event of the run that was read */
         uint64_t sent_ms; /* when something was last sent */
         struct {
                 char bytes[4];
@@ -49,22 +49,22 @@ struct api_request {
         void (*finish)(struct api_request *api_request, const char *answer, size_t size);
 };
 
-/* Makes one of a request that passed the gate. NULL: it was refused and answered. */
+/* Makes an api_request of a request that passed the gate. NULL: it was refused and answered. */
 struct api_request *api_request_open(struct service *service, struct http_request *request,
                                      const struct api_match *match, const struct visitor *visitor);
 void api_request_free(struct api_request *api_request);
 
-/* Counts it as a run from here to its end. ERR_LIMIT: its key has as many as it may. */
+/* Counts it as a run from here to its end. ERR_LIMIT: its key has reached its limit. */
 int api_request_count_run(struct api_request *api_request, struct err *err);
 
-/* Its client was answered or has left, and it waits for its run's end. */
+/* Its client was answered or has disconnected, and it waits for the end of its run. */
 void api_request_go_on_alone(struct api_request *api_request);
 
 /* {user_id} of the path. */
 const char *api_request_user(const struct api_request *api_request);
 
-/* Reads a JSON object from the body ({} when there is none) and goes on with it, which is borrowed. What is not one is
- * answered with an error. */
+/* Reads a JSON object from the body ({} if there is none) and calls the function with it; it is borrowed. Any other
+ * body is answered with an error. */
 void api_request_read_json(struct api_request *api_request,
                            void (*then)(struct api_request *api_request, json_t *body));
 
@@ -74,7 +74,7 @@ void api_request_attend(struct api_request *api_request);
 /* Handles the return value of an operation (daemon/operation.h): -1 is answered with the error. */
 void api_request_settle(struct api_request *api_request, int code, const struct err *err);
 
-/* The answer, the last thing that is done with the api_request. Takes the reference; bytes are copied. */
+/* Sends the answer and frees the api_request. Takes the reference; bytes are copied. */
 void api_request_answer(struct api_request *api_request, int status, json_t *answer);
 void api_request_answer_bytes(struct api_request *api_request, int status, const char *type, const void *bytes,
                               size_t size);
@@ -88,5 +88,5 @@ void api_request_choose_form(struct api_request *api_request, bool wants_stream)
 /* Keeps the connections of silent streams open. */
 void api_request_beat_all(struct service *service);
 
-/* Of a server: may this request's body have so much more memory? `context` is the service. */
+/* A callback of the server: true if the body of this request may take so much more memory. `context` is the service. */
 bool api_request_has_room(void *context, const struct http_request *request, size_t bytes);

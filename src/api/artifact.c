@@ -19,7 +19,7 @@
 #include "http/text.h"
 #include "store/workspace.h"
 
-enum { ZIPS_MAX = 8 }; /* of one owner at a time: each holds the names of what it packs */
+enum { ZIPS_MAX = 8 }; /* of one owner at a time: each holds the names of its files */
 
 /* ---- the list ---- */
 
@@ -151,7 +151,7 @@ static struct zip_source *open_zip(int workspace_fd, struct artifact_list *list)
 }
 
 /* The list is complete, or failed. */
-static void on_listed(struct caller *caller, struct artifact_list *list, int workspace_fd) {
+static void api_artifact_on_listed(struct caller *caller, struct artifact_list *list, int workspace_fd) {
         struct api_request *api_request = (struct api_request *) caller;
         char name[API_PARAMETER_SIZE_MAX + 32];
         struct zip_source *source = list ? open_zip(workspace_fd, list) : NULL;
@@ -179,7 +179,8 @@ void artifacts_zip(struct api_request *api_request) {
                 return;
         }
         api_request_attend(api_request);
-        api_request_settle(
-                api_request,
-                operation_artifact_scan(&api_request->caller, api_request_user(api_request), on_listed, &err), &err);
+        api_request_settle(api_request,
+                           operation_artifact_scan(&api_request->caller, api_request_user(api_request),
+                                                   api_artifact_on_listed, &err),
+                           &err);
 }

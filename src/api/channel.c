@@ -145,14 +145,14 @@ static void on_settled(void *context, bool is_run) {
                 share_give(shares, SHARE_RUNS, &claim);
 }
 
-static void on_gone(void *context) {
+static void api_channel_on_gone(void *context) {
         struct channel *channel = context;
         const struct share_claim claim = channel_claim(channel, 0);
         share_give(&channel->service->manager->shares, SHARE_REQUESTS, &claim);
         free(channel);
 }
 
-static const struct client_guard guard = { .admit = channel_admit, .settled = on_settled, .gone = on_gone };
+static const struct client_guard guard = { .admit = channel_admit, .settled = on_settled, .gone = api_channel_on_gone };
 
 /* ---- the connection ---- */
 
@@ -163,7 +163,7 @@ static void watch_peer(int fd) {
         } options[] = { { SOL_SOCKET, SO_KEEPALIVE, 1 },    { IPPROTO_TCP, TCP_KEEPIDLE, 30 },
                         { IPPROTO_TCP, TCP_KEEPINTVL, 10 }, { IPPROTO_TCP, TCP_KEEPCNT, 3 },
                         { IPPROTO_TCP, TCP_NODELAY, 1 },    { IPPROTO_TCP, TCP_USER_TIMEOUT, 60000 } };
-        for (size_t i = 0; i < ELEMENTS(options); i++) /* a UNIX socket has none of these but the first */
+        for (size_t i = 0; i < ELEMENTS(options); i++) /* a UNIX socket has only the first of these */
                 (void) setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(options[i].value));
 }
 
@@ -204,7 +204,7 @@ void channel_open(struct api_request *api_request) {
         (void) snprintf(from, sizeof(from), "%s", http_peer(api_request->request)->address);
         int fd = http_take_socket(api_request->request, CHANNEL_PROTOCOL);
         if (fd < 0) {
-                on_gone(channel);
+                api_channel_on_gone(channel);
                 api_request_problem(api_request, fd == -EPROTO ? 426 : 503, "upgrade_required",
                                     "this is for connections that change their protocol",
                                     "send \"Connection: Upgrade\" and \"Upgrade: " CHANNEL_PROTOCOL "\"");
@@ -215,7 +215,7 @@ void channel_open(struct api_request *api_request) {
         watch_peer(fd);
         if (client_accept(service->daemon, fd, &holder, &err) < 0) {
                 daemon_log("%s", err.message);
-                on_gone(channel);
+                api_channel_on_gone(channel);
         }
         caller_done(&api_request->caller, "ok");
         api_request_free(api_request);

@@ -16,7 +16,7 @@
 
 /* ---- a new run ---- */
 
-/* "timeout" in seconds, as people say it; "timeout_ms" is there for programs. */
+/* "timeout" in seconds, for people; "timeout_ms" for programs. */
 static int take_timeout(const struct api_request *api_request, json_t *body, uint64_t *ret_timeout_ms,
                         struct err *err) {
         json_t *seconds = json_object_get(body, "timeout"), *ms = json_object_get(body, "timeout_ms");
@@ -106,7 +106,7 @@ void execution_shell(struct api_request *api_request) {
         api_request_read_json(api_request, run_command);
 }
 
-/* Nobody could read a run whose box is gone: it ends with its client. */
+/* A run whose box is removed cannot be read later: it ends with its client. */
 static int check_stays(json_t *body, struct err *err) {
         if (json_is_false(json_object_get(body, "cancel_on_disconnect")))
                 return err_set(err, ERR_USAGE,
@@ -143,7 +143,7 @@ void execution_one_shot(struct api_request *api_request) {
         api_request_read_json(api_request, run_one_shot);
 }
 
-/* Packages are installed by a run in a box of its own; it cannot be read again, so there is no leaving it to itself. */
+/* Packages are installed by a run in a box of its own. It cannot be read later, so it cannot be detached. */
 static void install_packages(struct api_request *api_request, json_t *body) {
         static const char *const own[] = { "packages", "package", NULL };
         json_t *one = json_object_get(body, "package"), *packages = json_object_get(body, "packages");
@@ -178,7 +178,7 @@ static struct run_reference reference_of(const struct api_request *api_request) 
                                         .run_id = api_match_get(&api_request->match, "run_id") };
 }
 
-/* A whole number in the query or a header; 0 when there is none, -1 when it is none. */
+/* A whole number in the query or a header; 0: not given; -1: not a number. */
 static int64_t parse_number(const char *text) {
         char *end;
         if (!text)

@@ -25,16 +25,16 @@ struct far_file {
         struct api_request *api_request;
         struct remote_ask *ask; /* what is under way */
         char session_id[32];
-        /* What is done with the answer: goes on, or answers the request. The answer is borrowed. */
+        /* Handles the answer: starts the next operation, or answers the request. The answer is borrowed. */
         void (*then)(struct far_file *far, json_t *answer);
         char path[4096];
         char to[4096];
         bool no_links, is_directory, is_sending;
 };
 
-static void on_done(void *context, const char *text, size_t size, const struct err *err);
-static bool on_data(void *context, const char *bytes, size_t size);
-static const struct remote_ask_events ask_events = { .data = on_data, .done = on_done };
+static void far_file_on_done(void *context, const char *text, size_t size, const struct err *err);
+static bool far_file_on_data(void *context, const char *bytes, size_t size);
+static const struct remote_ask_events ask_events = { .data = far_file_on_data, .done = far_file_on_done };
 
 struct session *far_file_session(struct api_request *api_request, bool creates, struct err *err) {
         struct caller *caller = &api_request->caller;
@@ -48,7 +48,7 @@ struct session *far_file_session(struct api_request *api_request, bool creates, 
 
 /* ---- its life ---- */
 
-/* The request is the caller's again, to be answered. */
+/* Frees `far`, and returns the request, which is still to be answered. */
 static struct api_request *far_end(struct far_file *far) {
         struct api_request *api_request = far->api_request;
         remote_ask_drop(far->ask);
@@ -68,17 +68,17 @@ static void far_refuse(struct far_file *far, const struct err *err) {
         api_request_free(api_request);
 }
 
-static void on_gone(void *context) {
+static void far_file_on_gone(void *context) {
         api_request_free(far_end(context));
 }
 
-static void on_drained(void *context) {
+static void far_file_on_drained(void *context) {
         struct far_file *far = context;
         if (far->ask)
                 remote_ask_feed(far->ask);
 }
 
-static const struct http_events http_events = { .on_drained = on_drained, .on_gone = on_gone };
+static const struct http_events http_events = { .on_drained = far_file_on_drained, .on_gone = far_file_on_gone };
 
 static struct far_file *far_make(struct api_request *api_request, const struct session *session,
                                  const struct file_request *request) {
@@ -96,7 +96,7 @@ static struct far_file *far_make(struct api_request *api_request, const struct s
         return far;
 }
 
-/* The next operation; takes the reference. The session may have gone meanwhile. */
+/* Starts the next operation; takes the reference. The session may have been removed meanwhile. */
 static void far_ask(struct far_file *far, const char *op, json_t *fields,
                     void (*then)(struct far_file *far, json_t *answer)) {
         const struct caller *caller = &far->api_request->caller;
@@ -113,7 +113,7 @@ static void far_ask(struct far_file *far, const char *op, json_t *fields,
         far_refuse(far, &err);
 }
 
-static void on_done(void *context, const char *text, size_t size, const struct err *err) {
+static void far_file_on_done(void *context, const char *text, size_t size, const struct err *err) {
         struct far_file *far = context;
         struct err damaged;
         far->ask = NULL;
@@ -131,7 +131,7 @@ static void on_done(void *context, const char *text, size_t size, const struct e
         json_decref(answer);
 }
 
-/* A session that was made here is made there with its first run or file. */
+/* A session that was made here is made at the remote with its first run or file. */
 static void far_start(struct far_file *far, struct session *session,
                       void (*then)(struct far_file *far, json_t *answer)) {
         struct err err;
@@ -151,19 +151,19 @@ static json_t *far_describe_path(const char *relative) {
 
 /* ---- read ---- */
 
-static bool on_data(void *context, const char *bytes, size_t size) {
+static bool far_file_on_data(void *context, const char *bytes, size_t size) {
         const struct far_file *far = context;
         return far->is_sending && http_stream_write(far->api_request->request, bytes, size) == 0;
 }
 
-static void on_read(struct far_file *far, json_t *answer) {
+static void far_file_on_read(struct far_file *far, json_t *answer) {
         struct api_request *api_request = far_end(far);
         (void) answer;
-        http_stream_end(api_request->request); /* short of the length that was announced, this breaks it off */
+        http_stream_end(api_request->request); /* before the announced length this aborts the response */
         api_request_free(api_request);
 }
 
-static void on_listed(struct far_file *far, json_t *answer) {
+static void far_file_on_listed(struct far_file *far, json_t *answer) {
         json_t *entries = json_object_get(answer, "entries"), *entry;
         size_t i;
         json_array_foreach (entries, i, entry) {
@@ -189,16 +189,16 @@ static void send_bytes(struct far_file *far, const struct serving_file *file) {
         }
         far->is_sending = true;
         if (strcmp(http_method(request), "HEAD") == 0 || part.length == 0) {
-                on_read(far, NULL);
+                far_file_on_read(far, NULL);
                 return;
         }
         far_ask(far, "file.read",
                 json_pack("{s:s, s:I, s:I, s:b}", "path", far->path, "offset", (json_int_t) part.first, "size",
                           (json_int_t) part.length, "no_links", (int) far->no_links),
-                on_read);
+                far_file_on_read);
 }
 
-static void on_looked(struct far_file *far, json_t *answer) {
+static void far_file_on_looked(struct far_file *far, json_t *answer) {
         const char *type = json_string_value(json_object_get(answer, "type"));
         const char *tag = json_string_value(json_object_get(answer, "tag"));
         const char *slash = strrchr(far->path, '/');
@@ -208,7 +208,7 @@ static void on_looked(struct far_file *far, json_t *answer) {
         if (tag && strlen(tag) < sizeof(file.tag) && http_is_value(tag, strlen(tag)))
                 (void) snprintf(file.tag, sizeof(file.tag), "%s", tag);
         if (type && strcmp(type, "directory") == 0 && !far->no_links)
-                far_ask(far, "file.list", json_pack("{s:s}", "path", far->path), on_listed);
+                far_ask(far, "file.list", json_pack("{s:s}", "path", far->path), far_file_on_listed);
         else if (type && strcmp(type, "file") == 0)
                 send_bytes(far, &file);
         else {
@@ -222,7 +222,7 @@ static void far_file_look(struct far_file *far, json_t *answer) {
         (void) answer;
         far_ask(far, "file.stat",
                 json_pack("{s:s, s:b, s:b}", "path", far->path, "follow", 1, "no_links", (int) far->no_links),
-                on_looked);
+                far_file_on_looked);
 }
 
 void far_file_read(struct api_request *api_request, struct session *session, const struct file_request *request) {
@@ -273,7 +273,7 @@ void far_file_change(struct api_request *api_request, struct session *session, c
         far_start(far, session, ask_change);
 }
 
-/* Each with the address at which this service gives it. */
+/* Adds its URL at this service to each. */
 static void on_artifacts(struct far_file *far, json_t *answer) {
         struct api_request *api_request = far->api_request;
         _cleanup_free_ char *user = http_encode(api_request_user(api_request), false);

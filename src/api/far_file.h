@@ -10,8 +10,8 @@ struct api_request;
 struct file_request;
 struct session;
 
-/* The session of the request's path if it is the remote's, or would be and is made. NULL: it is not; or, with
- * err->code, it cannot be made. */
+/* The session of the request's path, if it is at the remote, or is made there now. NULL: it belongs to this host; or,
+ * with err->code, it cannot be made. */
 struct session *far_file_session(struct api_request *api_request, bool creates, struct err *err);
 
 /* Each answers the request, now or later. */

@@ -16,12 +16,12 @@ struct far_upload {
         char path[4096];
 };
 
-static void on_room(void *context) {
+static void far_upload_on_room(void *context) {
         struct far_upload *upload = context;
         upload->events->room(upload->context);
 }
 
-static void on_done(void *context, const char *text, size_t size, const struct err *err) {
+static void far_upload_on_done(void *context, const char *text, size_t size, const struct err *err) {
         struct far_upload *upload = context;
         json_t *answer = text ? json_loadb(text, size, 0, NULL) : NULL;
         upload->ask = NULL;
@@ -30,7 +30,7 @@ static void on_done(void *context, const char *text, size_t size, const struct e
         upload->events->done(upload->context, text ? NULL : err);
 }
 
-static const struct remote_ask_events ask_events = { .room = on_room, .done = on_done };
+static const struct remote_ask_events ask_events = { .room = far_upload_on_room, .done = far_upload_on_done };
 
 int far_upload_begin(const struct caller *caller, struct session *session, const char *relative, uint64_t max,
                      const struct far_upload_events *events, void *context, struct far_upload **ret_upload,

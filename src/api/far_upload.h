@@ -1,5 +1,5 @@
-/* A file on its way to a sandbox that another Glovebox has: as daemon/file_receiver.h is for one that is here, but that
- * its answer comes later. */
+/* A file that is written to a sandbox of another Glovebox: as daemon/file_receiver.h for one of this host, but its
+ * answer comes later. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,10 +14,10 @@ struct session;
 
 struct far_upload_events {
         void (*room)(void *context); /* go on */
-        void (*done)(void *context, const struct err *err); /* one of them was written, or (err) was not */
+        void (*done)(void *context, const struct err *err); /* a file was written, or (err) was not */
 };
 
-/* At most `max` bytes. -1: there is nothing to drop. */
+/* Begins a file of at most `max` bytes. -1: nothing to drop. */
 int far_upload_begin(const struct caller *caller, struct session *session, const char *relative, uint64_t max,
                      const struct far_upload_events *events, void *context, struct far_upload **ret_upload,
                      struct err *err);
@@ -31,5 +31,5 @@ const char *far_upload_path(const struct far_upload *upload);
 uint64_t far_upload_size(const struct far_upload *upload);
 bool far_upload_is_created(const struct far_upload *upload);
 
-/* NULL is fine. One that is not done is not written. */
+/* NULL is fine. A file that is not complete is not written. */
 void far_upload_drop(struct far_upload *upload);

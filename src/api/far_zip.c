@@ -29,10 +29,10 @@ struct far_zip {
         uint64_t left;         /* bytes that the current file may still have */
         time_t modified;       /* of the current file */
         bool is_file_begun;    /* its head was written */
-        bool is_asking_file;   /* what is under way concerns that file alone */
+        bool is_asking_file;   /* the current operation is about that file only */
         bool is_waiting;       /* for room in the client's queue, before the next file */
         bool is_sending;       /* the head of the answer has gone */
-        bool is_any_missing;   /* a file was gone; perhaps the sandbox is */
+        bool is_any_missing;   /* a file was missing; perhaps the sandbox is */
         bool is_broken;        /* bytes of the current file could not be passed on */
 };
 
@@ -48,7 +48,7 @@ static struct api_request *far_end(struct far_zip *far) {
         return api_request;
 }
 
-/* An archive that has begun is broken off: the client sees that it is not whole. */
+/* Aborts an archive that has begun: the client sees that it is incomplete. */
 static void far_refuse(struct far_zip *far, const struct err *err) {
         bool is_sending = far->is_sending;
         struct api_request *api_request = far_end(far);
@@ -66,11 +66,11 @@ static void far_refuse_memory(struct far_zip *far) {
         far_refuse(far, &err);
 }
 
-static void on_gone(void *context) {
+static void far_zip_on_gone(void *context) {
         api_request_free(far_end(context));
 }
 
-static void on_drained(void *context) {
+static void far_zip_on_drained(void *context) {
         struct far_zip *far = context;
         if (far->ask)
                 remote_ask_feed(far->ask);
@@ -78,15 +78,15 @@ static void on_drained(void *context) {
                 go_on(far);
 }
 
-static const struct http_events http_events = { .on_drained = on_drained, .on_gone = on_gone };
+static const struct http_events http_events = { .on_drained = far_zip_on_drained, .on_gone = far_zip_on_gone };
 
 /* ---- asking ---- */
 
-static bool on_data(void *context, const char *bytes, size_t size);
-static void on_done(void *context, const char *text, size_t size, const struct err *err);
-static const struct remote_ask_events ask_events = { .data = on_data, .done = on_done };
+static bool far_zip_on_data(void *context, const char *bytes, size_t size);
+static void far_zip_on_done(void *context, const char *text, size_t size, const struct err *err);
+static const struct remote_ask_events ask_events = { .data = far_zip_on_data, .done = far_zip_on_done };
 
-/* The next operation; takes the reference. The session may have gone meanwhile. */
+/* Starts the next operation; takes the reference. The session may have been removed meanwhile. */
 static void far_ask(struct far_zip *far, const char *op, json_t *fields,
                     void (*then)(struct far_zip *far, json_t *answer)) {
         const struct caller *caller = &far->api_request->caller;
@@ -110,7 +110,7 @@ static bool is_file_missing(const struct far_zip *far, const struct err *err) {
                (err->code == ERR_NOT_FOUND || err->code == ERR_REFUSED || err->code == ERR_USAGE);
 }
 
-static void on_done(void *context, const char *text, size_t size, const struct err *err) {
+static void far_zip_on_done(void *context, const char *text, size_t size, const struct err *err) {
         struct far_zip *far = context;
         struct err damaged;
         far->ask = NULL;
@@ -145,8 +145,8 @@ static bool begin_file(struct far_zip *far, char *bytes) {
         return http_stream_write(far->api_request->request, bytes, n) >= 0;
 }
 
-/* What is not taken here stays away from the archive: it breaks off at the end of the file. */
-static bool on_data(void *context, const char *bytes, size_t size) {
+/* If bytes are lost here, the archive is aborted at the end of the file. */
+static bool far_zip_on_data(void *context, const char *bytes, size_t size) {
         static char unit[ZIP_FORMAT_UNIT_MAX]; /* one thread, one user at a time */
         struct far_zip *far = context;
         int code = size > far->left || !begin_file(far, unit) ? -1 : 0;
@@ -161,7 +161,7 @@ static bool on_data(void *context, const char *bytes, size_t size) {
         return code == 0;
 }
 
-static void on_read(struct far_zip *far, json_t *answer) {
+static void far_zip_on_read(struct far_zip *far, json_t *answer) {
         char bytes[ZIP_FORMAT_UNIT_MAX];
         struct err err;
         (void) answer;
@@ -175,7 +175,7 @@ static void on_read(struct far_zip *far, json_t *answer) {
         far_refuse(far, &err);
 }
 
-static void on_looked(struct far_zip *far, json_t *answer) {
+static void far_zip_on_looked(struct far_zip *far, json_t *answer) {
         const char *type = json_string_value(json_object_get(answer, "type"));
         json_int_t size = json_integer_value(json_object_get(answer, "size"));
         const struct artifact *artifact = zip_format_next(far->format);
@@ -187,12 +187,12 @@ static void on_looked(struct far_zip *far, json_t *answer) {
         far->left = size > 0 ? (uint64_t) size : 0;
         far->modified = (time_t) (json_integer_value(json_object_get(answer, "modified")) / 1000);
         if (far->left == 0)
-                on_read(far, NULL);
+                far_zip_on_read(far, NULL);
         else
                 far_ask(far, "file.read",
                         json_pack("{s:s, s:I, s:I, s:b}", "path", artifact->path, "offset", (json_int_t) 0, "size",
                                   size, "no_links", 1),
-                        on_read);
+                        far_zip_on_read);
 }
 
 /* ---- all of them ---- */
@@ -221,8 +221,8 @@ static void go_on(struct far_zip *far) {
                 return;
         if (next)
                 far_ask(far, "file.stat", json_pack("{s:s, s:b, s:b}", "path", next->path, "follow", 1, "no_links", 1),
-                        on_looked);
-        else if (far->is_any_missing) /* an archive must not look whole when the sandbox itself has gone */
+                        far_zip_on_looked);
+        else if (far->is_any_missing) /* an archive must not look complete if the sandbox was removed */
                 far_ask(far, "artifact.list", json_object(), finish);
         else
                 finish(far, NULL);
@@ -251,7 +251,7 @@ static bool read_list(const json_t *artifacts, struct artifact_list *ret_list) {
         return true;
 }
 
-static void on_listed(struct far_zip *far, json_t *answer) {
+static void far_zip_on_listed(struct far_zip *far, json_t *answer) {
         struct api_request *api_request = far->api_request;
         struct artifact_list list = { 0 };
         char name[API_PARAMETER_SIZE_MAX + 32];
@@ -278,7 +278,7 @@ static void on_listed(struct far_zip *far, json_t *answer) {
 
 static void ask_list(struct far_zip *far, json_t *answer) {
         (void) answer;
-        far_ask(far, "artifact.list", json_object(), on_listed);
+        far_ask(far, "artifact.list", json_object(), far_zip_on_listed);
 }
 
 void far_zip_send(struct api_request *api_request, struct session *session) {

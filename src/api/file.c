@@ -53,7 +53,7 @@ static int take_pair(struct question *question, const struct http_pair *pair, st
         if (strcmp(pair->name, "recursive") == 0)
                 return take_flag("recursive", pair->value, &question->is_recursive, err);
         return err_set(err, ERR_USAGE, "there is no parameter \"%.60s\" here; /docs lists them",
-                       pair->name); /* misspelled, it must not mean something else */
+                       pair->name); /* a misspelled word must not mean something else */
 }
 
 static int read_question(const struct api_request *api_request, struct question *ret_question, struct err *err) {
@@ -110,7 +110,7 @@ static void answer_directory(struct api_request *api_request, struct open_file *
         api_request_settle(api_request, code, &err);
 }
 
-/* What is at the path, without its content; a link is described as a link. */
+/* Describes the entry at the path; a link is described as a link. */
 static void answer_stat(struct api_request *api_request, const struct file_request *request) {
         json_t *entry;
         struct err err;
@@ -148,7 +148,7 @@ void file_read(struct api_request *api_request) {
 
 /* ---- write ---- */
 
-/* A directory, or a move: what needs no body. */
+/* Requests without a body: a directory, or a move. */
 static void change_tree(struct api_request *api_request, const struct file_request *request, bool is_directory) {
         struct err err;
         char made[4096];

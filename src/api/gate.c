@@ -9,7 +9,7 @@
 #include "daemon/daemon.h"
 #include "http/host.h"
 
-enum { LOOK_MS = 1000 }; /* how soon a key that was added or taken away counts */
+enum { LOOK_MS = 1000 }; /* how soon an added or removed key counts */
 
 /* ---- where it comes from ---- */
 
@@ -24,7 +24,7 @@ static bool is_in_header_list(const char *names, const char *name, size_t size) 
         return false;
 }
 
-/* An address cannot be made to point elsewhere; only names can. */
+/* An attacker can make a name resolve to this host, but not an address. */
 static bool is_address(const char *host, size_t size) {
         if (host[0] == '[')
                 return true;
@@ -40,7 +40,7 @@ static bool knows_host(const struct service *service, const char *host) {
                is_in_header_list(service->settings->names, host, size);
 }
 
-/* "https://NAME[:PORT]" of the very host that was asked for. */
+/* "https://NAME[:PORT]", with the host of this request. */
 static bool is_same_origin(const char *origin, const char *host) {
         static const char *const schemes[] = { "http://", "https://" };
         for (size_t i = 0; i < 2; i++) {
@@ -126,7 +126,7 @@ bool gate_admits_visitor(struct service *service, struct http_request *request, 
         *ret_visitor = (struct visitor) { 0 };
         bool has_both = http_header(request, "Authorization") || http_header(request, "X-API-Key");
         if (!shown && !has_both && http_peer(request)->is_unix)
-                return true; /* its owner: the listener has looked */
+                return true; /* its owner: the listener has checked that */
         reload_changed_keys(service);
         const struct api_key *key = shown ? api_keys_find(&service->keys, shown) : NULL;
         if (!key) {

@@ -13,7 +13,7 @@ struct visitor {
         struct quota_use *use;            /* NULL for the operator, who has no quota */
 };
 
-/* Host and Origin: refuses pages of other sites, and foreign names that resolve to this host. False: it was
+/* Checks Host and Origin: refuses pages of other sites, and other names that resolve to this host. False: it was
  * answered. */
 bool gate_admits_origin(const struct service *service, struct http_request *request);
 
@@ -23,6 +23,6 @@ bool gate_admits_visitor(struct service *service, struct http_request *request, 
 /* Reads the keys: the file, and the one of the settings. */
 int gate_load_keys(struct service *service, struct err *err);
 
-/* For connections that last: is the key of this name still the one with this digest? */
+/* For long connections: true if the key of this name still has this digest. */
 bool gate_knows_key(struct service *service, const char *name, const uint8_t digest[static SHA256_SIZE]);
 void gate_copy_digest(const struct service *service, const char *name, uint8_t ret_digest[static SHA256_SIZE]);

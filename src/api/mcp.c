@@ -26,7 +26,7 @@ struct mcp_request {
         struct mcp_peer peer;
         struct api_request *api;
         struct mcp_request *next;
-        char session[SESSION_MAX + 1]; /* tells clients of the older era with one key apart; "": none */
+        char session[SESSION_MAX + 1]; /* distinguishes clients of the older era with one key; "": none */
         bool takes_stream, is_begun, is_broken;
 };
 
@@ -113,15 +113,15 @@ static const struct mcp_link link = { .notify = on_notify,
                                       .admit_sandbox = on_admit_sandbox,
                                       .release = on_release };
 
-/* A client of the modern era that hangs up has cancelled its call. */
-static void on_gone(void *context) {
+/* A client of the modern era cancels its call by disconnecting. */
+static void api_mcp_on_gone(void *context) {
         struct mcp_request *own = context;
         bool ends_run = own->call.era == MCP_MODERN && !own->peer.manager->draining;
         api_request_go_on_alone(own->api);
         mcp_call_leave(&own->call, ends_run);
 }
 
-static const struct http_events waiting_events = { .on_gone = on_gone };
+static const struct http_events waiting_events = { .on_gone = api_mcp_on_gone };
 
 void mcp_drop_all(struct service *service) {
         while (service->mcp_requests)
@@ -135,7 +135,7 @@ static int refuse_header(struct mcp_error *error, const char *name) {
                              name);
 }
 
-/* A header may say what no header may hold as =?base64?…?=. */
+/* A header encodes other characters as =?base64?…?=. */
 static bool is_same_name(const char *header, const char *value) {
         static const char mark[] = "=?base64?", end[] = "?=";
         size_t size = strlen(header), n = 0;
@@ -239,12 +239,11 @@ static void fill_peer(struct mcp_peer *peer, struct api_request *api) {
         peer->from = http_peer(api->request)->address;
         peer->place = describe_place();
         peer->has_fixtures = place_has_fixtures();
-        if (!*peer->owner) /* sessions that people made by hand are none of MCP's */
+        if (!*peer->owner) /* sessions that people made by hand do not belong to MCP */
                 (void) snprintf(peer->prefix, sizeof(peer->prefix), "mcp-");
 }
 
-/* A client of the older era gets a name, so that its cancellations are not mixed up with those of others with the same
- * key. */
+/* A client of the older era gets a name, so that its cancellations do not end calls of others with the same key. */
 static void name_session(struct mcp_request *own, const struct mcp_message *message) {
         const char *given = http_header(own->api->request, session_header);
         char id[33];
@@ -281,7 +280,7 @@ static void on_whole(void *context, struct http_request *request, const char *by
         struct mcp_message message;
         struct mcp_error error;
         json_t *json = NULL;
-        if (!request) { /* it left, or sent too much, and that was answered */
+        if (!request) { /* it disconnected, or sent too much, and was answered */
                 api_request_free(api);
                 return;
         }

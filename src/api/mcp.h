@@ -3,5 +3,5 @@
 
 struct service;
 
-/* Lets go of all calls, also of those whose runs go on: the service ends. */
+/* Releases all calls, also those whose runs continue: the service ends. */
 void mcp_drop_all(struct service *service);

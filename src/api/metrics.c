@@ -1,6 +1,6 @@
-/* GET /metrics: what an operator watches, in Prometheus' text format. One table; a row is one number, or writes its own
- * lines when it has labels. A client with a key sees the service's totals and the key's own share; the operator, on the
- * UNIX socket, every key's. */
+/* GET /metrics, in Prometheus' text format. One table; a row is one number, or writes its own lines if it has labels. A
+ * client with a key sees the service's totals and the key's own share; the operator, on the UNIX socket, the share of
+ * every key. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

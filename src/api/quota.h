@@ -12,7 +12,7 @@ struct quota {
         uint64_t rate;      /* requests in a minute */
 };
 
-/* What one owner uses; stays where it is as long as the table lives. */
+/* The usage of one owner; it keeps its address until the table is freed. */
 struct quota_use {
         struct quota_use *next;
         char owner[65];
@@ -27,7 +27,7 @@ struct quota_table {
 
 void quota_table_release(struct quota_table *table);
 
-/* The owner's, made when it is not there yet; its quota is brought up to date. NULL: out of memory. */
+/* The usage of this owner, made if missing, with the current quota. NULL: out of memory. */
 struct quota_use *quota_find(struct quota_table *table, const char *owner, const struct quota *quota);
 
 /* Counts one request. Returns 0 if it is allowed, otherwise the seconds to wait. A minute's requests may come at

@@ -26,8 +26,8 @@ enum {
 
 struct receiving {
         struct api_request *api_request;
-        char session[API_PARAMETER_SIZE_MAX + 1]; /* its name; once a file is there, its id: another of the same name is
-                                                   * another sandbox */
+        char session[API_PARAMETER_SIZE_MAX +
+                     1]; /* its name; after the first file its id: another sandbox could get the name */
         bool creates;
         char directory[PATH_ROOM]; /* where parts go */
         struct multipart *multipart; /* NULL: the body is the file */
@@ -75,7 +75,7 @@ static void receiving_refuse(struct receiving *receiving, const struct err *err)
                 api_request_refuse(api_request, err);
 }
 
-static void on_gone(void *context) {
+static void receiving_on_gone(void *context) {
         struct receiving *receiving = context;
         struct api_request *api_request = receiving->api_request;
         receiving_free(receiving);
@@ -133,7 +133,7 @@ static int add_far_file(struct receiving *receiving, const char *relative, struc
         return 0;
 }
 
-/* The remote, or the way to it, is slower than the client: the client waits. */
+/* The remote, or the connection to it, is slower than the client: the client waits. */
 static int add_far_bytes(struct receiving *receiving, const char *bytes, size_t size, struct err *err) {
         int code = far_upload_piece(receiving->uploads[receiving->n - 1], bytes, size, err);
         if (code > 0 && !receiving->is_held) {
@@ -165,12 +165,12 @@ static int add_file(struct receiving *receiving, const char *relative, struct er
                 share_give(shares, SHARE_FILES, &one);
                 return -1;
         }
-        /* Room for one more sandbox is looked for when it is made: meanwhile others may have been. */
+        /* The quota of sandboxes is checked when it is made: others may have been made meanwhile. */
         if (file_check_name(relative, err) < 0 ||
             (receiving->creates && !sandbox_has_room(api_request, receiving->session, err)) ||
             file_receiver_begin(&api_request->caller, &request, api_request->service->settings->upload_max, receiver,
                                 err) < 0) {
-                receiving->is_crowded = err->code == ERR_LIMIT; /* of something else than the file's size */
+                receiving->is_crowded = err->code == ERR_LIMIT; /* not the size of the file */
                 share_give(shares, SHARE_FILES, &one);
                 return -1;
         }
@@ -206,7 +206,7 @@ static int on_part(void *context, const struct multipart_part *part, struct err 
         return workspace_check_path(joined, relative, err) < 0 ? -1 : add_file(receiving, relative, err);
 }
 
-static int on_data(void *context, const char *bytes, size_t size, struct err *err) {
+static int receiving_on_data(void *context, const char *bytes, size_t size, struct err *err) {
         struct receiving *receiving = context;
         if (!receiving->in_field)
                 return add_bytes(receiving, bytes, size, err);
@@ -225,7 +225,7 @@ static int on_part_end(void *context, struct err *err) {
         return workspace_check_path(receiving->field, receiving->directory, err);
 }
 
-static const struct multipart_events form_events = { on_part, on_data, on_part_end };
+static const struct multipart_events form_events = { on_part, receiving_on_data, on_part_end };
 
 /* ---- the body ---- */
 
@@ -255,7 +255,7 @@ static json_t *finish_files(struct receiving *receiving, bool *ret_created, stru
         return list;
 }
 
-/* What was sent in a form was finished with its part. */
+/* The file of a form was finished with its part. */
 static void end_far(struct receiving *receiving) {
         struct err err = { 0 };
         int code = receiving->multipart ? multipart_finish(receiving->multipart, &err)
@@ -297,15 +297,17 @@ static void on_body_end(void *context) {
         api_request_answer(api_request, is_created ? 201 : 200, answer);
 }
 
-static const struct http_events held_events = { .on_gone = on_gone };
-static const struct http_events body_events = { .on_body = on_body, .on_body_end = on_body_end, .on_gone = on_gone };
+static const struct http_events held_events = { .on_gone = receiving_on_gone };
+static const struct http_events body_events = { .on_body = on_body,
+                                                .on_body_end = on_body_end,
+                                                .on_gone = receiving_on_gone };
 
 bool receiving_is_form(const struct api_request *api_request) {
         const char *type = http_header(api_request->request, "Content-Type");
         return type && http_same_sized(type, strcspn(type, "; \t"), "multipart/form-data");
 }
 
-/* A sandbox is made for it only when a file comes: its head has been checked by then. */
+/* A sandbox is made for it only when a file comes, after the checks of its head. */
 static int receiving_prepare(struct receiving *receiving, const struct file_request *request, struct err *err) {
         const struct api_request *api_request = receiving->api_request;
         int64_t length = http_content_length(api_request->request);
@@ -342,7 +344,7 @@ void receiving_begin(struct api_request *api_request, const struct file_request 
                 http_attend(api_request->request, &body_events, receiving);
 }
 
-/* The sandbox is there, at the other end: now the body may come. */
+/* The sandbox exists at the remote: now the body may come. */
 static void begin_far_body(struct receiving *receiving) {
         char session[sizeof(receiving->session)], path[PATH_ROOM]; /* which are written again */
         const struct file_request request = { .session = session, .path = path };

@@ -8,9 +8,9 @@ struct api_request;
 struct file_request;
 struct session;
 
-/* The body is one file, at the request's path; or, when it is multipart/form-data, its parts are files in that
- * directory. The last thing that is done with the api_request. */
-/* The same to a sandbox that another Glovebox has. */
+/* The body is one file, at the request's path; or, if it is multipart/form-data, its parts are files in that directory.
+ * Takes the api_request. */
+/* The same to a sandbox of another Glovebox. */
 void receiving_begin_far(struct api_request *api_request, struct session *session, const struct file_request *request);
 
 void receiving_begin(struct api_request *api_request, const struct file_request *request);

@@ -10,7 +10,7 @@
 
 enum { API_PARAMETERS_MAX = 4, API_PARAMETER_SIZE_MAX = 256, API_ALLOW_SIZE = 64 };
 
-/* What stands behind the question mark; the last row has no name. */
+/* A parameter of the query; the last row has no name. */
 struct api_query {
         const char *name, *type; /* "string", "integer", "boolean" */
         const char *summary;

@@ -42,7 +42,7 @@ bool sandbox_has_room(const struct api_request *api_request, const char *user_id
 
 /* ---- create ---- */
 
-/* "full" refuses a host that can enforce less than everything, whatever its operator accepts. */
+/* "full" refuses a host that cannot enforce everything, even if its operator accepts that. */
 int sandbox_check_isolation(const struct api_request *api_request, json_t *body, struct err *err) {
         json_t *wanted = json_object_get(body, "min_isolation");
         const char *name = json_string_value(wanted);

@@ -15,12 +15,12 @@
 
 enum { SERVICE_NAMES_MAX = 16 };
 
-/* The operator's settings. Texts are borrowed for the service's life. */
+/* The operator's settings. Texts are borrowed until the service is freed. */
 struct service_settings {
         const char *host;      /* an address or "localhost"; NULL: no TCP */
         uint16_t port;         /* 0: any */
         struct api_key key;    /* of SANDBOX_API_KEY, or without a name */
-        const char *names;     /* "a.example.org,b.example.org": what else clients may call us, or NULL */
+        const char *names;     /* "a.example.org,b.example.org": other names of this host, or NULL */
         uint64_t sandboxes_max; /* of all keys together */
         struct quota quota;    /* of a key that has none of its own */
         uint64_t upload_max;   /* bytes of one file */
@@ -35,7 +35,7 @@ struct service {
         char keys_path[4200];
         struct api_keys keys;
         struct quota_table uses;
-        uint64_t keys_looked_ms; /* when the file of keys was last looked at, ... */
+        uint64_t keys_looked_ms; /* when the file of keys was last checked, ... */
         int64_t keys_changed_ns; /* ... and when it had been changed */
         struct api_request *api_requests; /* under way */
         struct mcp_request *mcp_requests; /* those of them that are calls of MCP */

@@ -17,7 +17,7 @@
 
 /* ---- the bytes ---- */
 
-enum { READ_PIECE = 16 << 10 }; /* each of hundreds of clients that do not read may hold so much, and what is queued */
+enum { READ_PIECE = 16 << 10 }; /* for each of hundreds of clients that do not read, beside its queue */
 
 struct file_source {
         struct sending_source source;
@@ -31,7 +31,7 @@ static ssize_t read_piece(struct sending_source *source, char *bytes) {
         ssize_t n = wanted ? pread(file->fd, bytes, wanted, (off_t) file->at) : 0;
         if (n < 0)
                 return -errno;
-        file->at += (uint64_t) n; /* 0 before the end: it was shortened meanwhile, and the client will see that */
+        file->at += (uint64_t) n; /* 0 before the end: the file was shortened, and the response ends too early */
         file->left -= (uint64_t) n;
         return n;
 }
@@ -58,7 +58,7 @@ int serving_name(struct api_request *api_request, const char *name) {
         char plain[256], value[1200];
         _cleanup_free_ char *encoded = http_encode(name, false);
         size_t n = 0;
-        for (; name[n] && n + 1 < sizeof(plain); n++) /* for old clients: letters that mean nothing in a header */
+        for (; name[n] && n + 1 < sizeof(plain); n++) /* for old clients: letters without a meaning in a header */
                 plain[n] = http_is_token_character(name[n]) && !strchr("%'*", name[n]) ? name[n] : '_';
         plain[n] = '\0';
         if (!encoded)

@@ -9,7 +9,7 @@
 
 struct api_request;
 
-/* The last thing that is done with the api_request. Takes the descriptor. `name` is what the client saves it as. */
+/* Takes the api_request and the descriptor. `name` is the file name for the client. */
 void serving_begin(struct api_request *api_request, int fd, const struct stat *status, const char *name);
 
 struct serving_file {
@@ -25,7 +25,7 @@ struct serving_part {
         uint64_t first, length;
 };
 
-/* The head alone, for bytes that come from elsewhere. False: the request was answered, since it needs no bytes. */
+/* Sends the head only; the caller sends the bytes. False: the request was answered and needs no bytes. */
 bool serving_head(struct api_request *api_request, const struct serving_file *file, struct serving_part *ret_part);
 
 /* "attachment" with this name, in any alphabet. 0, or -1: out of memory. */

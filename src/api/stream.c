@@ -12,7 +12,7 @@
 
 /* ---- one event ---- */
 
-/* `text` is JSON on one line. Number 0: it has none, and a client that comes back goes on from the one before. */
+/* `text` is JSON on one line. Number 0: none; a client that reconnects continues from the event before. */
 static void stream_put_event(struct api_request *api_request, const char *name, uint64_t number, const char *text,
                              size_t size) {
         struct http_request *request = api_request->request;
@@ -26,7 +26,7 @@ static void stream_put_event(struct api_request *api_request, const char *name, 
         /* One write: an event is sent whole or not at all. */
         _cleanup_free_ char *whole = malloc((size_t) n + size + 2);
         if (!whole)
-                return; /* the end will not fit either, and the client sees a stream that was broken off */
+                return; /* the end will not fit either, and the stream is aborted */
         memcpy(whole, head, (size_t) n);
         memcpy(whole + n, text, size);
         memcpy(whole + n + size, tail, strlen(tail));
@@ -84,7 +84,7 @@ static void stream_put_text(struct api_request *api_request, bool is_error, uint
         stream_put_json(api_request, names[is_error], number, event);
 }
 
-/* Characters that are cut by the boundary of two pieces are put together again. */
+/* Joins a character that the boundary of two pieces has cut. */
 void stream_put_output(struct api_request *api_request, const struct caller_output *output) {
         char *held = api_request->partial[output->is_error].bytes;
         size_t *held_size = &api_request->partial[output->is_error].size;
@@ -98,7 +98,8 @@ void stream_put_output(struct api_request *api_request, const struct caller_outp
         memcpy(bytes + *held_size, output->bytes, output->size);
         *held_size = partial_size(bytes, size);
         memcpy(held, bytes + size - *held_size, *held_size);
-        /* A number says that all up to here was sent: not while a part of a character is held, of either stream. */
+        /* A number confirms everything up to here, so there is none while a part of a character is held, of either
+         * stream. */
         bool is_whole = output->is_last && api_request->partial[0].size == 0 && api_request->partial[1].size == 0;
         if (output->is_last)
                 api_request->number = output->number;
@@ -133,7 +134,7 @@ void stream_beat(struct api_request *api_request) {
 
 /* ---- the end ---- */
 
-/* A stream that lost something must not look whole. */
+/* A stream that lost data must not look complete. */
 static void stream_finish(struct api_request *api_request) {
         if (api_request->is_broken)
                 http_stream_abort(api_request->request);

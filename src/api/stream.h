@@ -21,7 +21,7 @@ void stream_put_output(struct api_request *api_request, const struct caller_outp
 void stream_put_display(struct api_request *api_request, const char *data, size_t size); /* JSON */
 void stream_beat(struct api_request *api_request);
 
-/* The last event. The request is gone afterwards. */
+/* Sends the last event. The request is freed. */
 void stream_end(struct api_request *api_request, const char *result, size_t size);
 void stream_end_with_problem(struct api_request *api_request, int status, const char *code, const char *detail,
                              const char *remedy);

@@ -39,7 +39,7 @@ void zip_close(struct zip *zip) {
         free(zip);
 }
 
-/* Opens the next file and writes its head, or skips it: it is gone, or no regular file any more. */
+/* Opens the next file and writes its head, or skips it if it is missing or no regular file. */
 static size_t begin_file(struct zip *zip, const char *path, char *bytes) {
         struct stat status;
         int fd = utf8_is_valid(path, strlen(path))

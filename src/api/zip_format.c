@@ -26,7 +26,7 @@ static const uint64_t large = 64 << 20;
 struct entry {
         uint64_t offset, size, packed;
         uint32_t crc, time;
-        bool is_there, is_large; /* the latter: its sizes are written in 64 bits */
+        bool is_there, is_large; /* a mark of sizes in 64 bits */
 };
 
 struct zip_format {
@@ -72,7 +72,7 @@ static uint32_t low_32(uint64_t value) {
         return value < none_32 ? (uint32_t) value : none_32;
 }
 
-/* In the form of MS-DOS, which knows 1980 to 2107. */
+/* In the form of MS-DOS: from 1980 to 2107. */
 static uint32_t dos_time(time_t when) {
         struct tm tm = { .tm_year = 80, .tm_mday = 1 };
         if (!gmtime_r(&when, &tm) || tm.tm_year < 80 || tm.tm_year > 207)
@@ -81,7 +81,7 @@ static uint32_t dos_time(time_t when) {
                            tm.tm_min << 5 | tm.tm_sec / 2);
 }
 
-/* The path with what means something else elsewhere escaped: a backslash separates names on other systems. */
+/* The path with escaped backslashes, which separate names on other systems. */
 static size_t put_name(char *to, const char *path) {
         static const char digits[] = "0123456789ABCDEF";
         char *start = to;

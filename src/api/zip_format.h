@@ -23,7 +23,7 @@ enum {
 struct zip_format *zip_format_new(struct artifact_list *list);
 void zip_format_free(struct zip_format *format);
 
-/* The file that comes next, to be begun or skipped. NULL: there are no more. */
+/* The next file, to be begun or skipped. NULL: there are no more. */
 const struct artifact *zip_format_next(const struct zip_format *format);
 void zip_format_skip(struct zip_format *format);
 

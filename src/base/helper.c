@@ -15,14 +15,14 @@ static uint64_t pause_ms(const struct helper *helper) {
         return pause < PAUSE_MAX_MS ? pause : PAUSE_MAX_MS;
 }
 
-static void on_time(void *context);
+static void helper_on_time(void *context);
 
 static void start_later(struct helper *helper) {
         if (!helper->timer)
-                helper->timer = loop_timer(helper->loop, loop_now_ms() + pause_ms(helper), on_time, helper);
+                helper->timer = loop_timer(helper->loop, loop_now_ms() + pause_ms(helper), helper_on_time, helper);
 }
 
-static void on_time(void *context) {
+static void helper_on_time(void *context) {
         struct helper *helper = context;
         struct err err;
         helper->timer = NULL;

@@ -2,7 +2,7 @@
  *
  * The owner of a helper starts the process, calls helper_started, and calls helper_died when it sees its end. The first
  * replacement is started at once. A helper that dies within a second is started again after a pause that doubles each
- * time, up to half a second: a helper that cannot live costs a fork now and then, never a busy loop. */
+ * time, up to half a second: a helper that cannot run costs a fork now and then, never a busy loop. */
 #pragma once
 
 #include <stdbool.h>

@@ -21,8 +21,8 @@
 enum {
         FIRST_FD = 3,
         PIECE = 64 << 10,
-        MAX = 64,           /* that there are, waiting ones included */
-        LARGE_AT_ONCE = 4,  /* that have more than a piece to say: the others wait with theirs, in their pipes */
+        MAX = 64,           /* jobs, waiting ones included */
+        LARGE_AT_ONCE = 4,  /* with an answer of more than a piece; the answers of others wait in their pipes */
         QUEUED_AT_ONCE = 4, /* of those that have a queue, and one of each: they compete for the disk */
 };
 
@@ -36,12 +36,12 @@ struct helper_job {
         enum { JOB_WAITS, JOB_RUNS, JOB_DROPPED } state;
         pid_t pid;
         int pid_fd; /* readable when it has ended */
-        int fd; /* what it says */
+        int fd; /* the pipe of its answer */
         struct loop_watch *watch, *end_watch;
         struct loop_timer *timer;
         char *bytes;
         size_t size;
-        bool is_large, is_held; /* it said more than a piece; it has to wait before it does */
+        bool is_large, is_held; /* its answer is more than a piece; it waits before that */
 };
 
 static struct helper_job *jobs; /* of this process, newest first */
@@ -159,8 +159,9 @@ static void on_timeout(void *context) {
         (void) kill(job->pid, SIGKILL); /* its end of the pipe closes, which is seen as any other end */
 }
 
-/* May it say more than a piece now? A child that has ended has no more than what its pipe holds. */
-static bool may_say_more(struct helper_job *job, uint32_t events) {
+/* True if more than a piece of its answer may be read now. A child that has ended has at most the contents of its pipe.
+ * */
+static bool may_send_more(struct helper_job *job, uint32_t events) {
         if (job->size < PIECE || job->is_large || events & EPOLLHUP)
                 return true;
         if (n_large >= LARGE_AT_ONCE) {
@@ -173,9 +174,9 @@ static bool may_say_more(struct helper_job *job, uint32_t events) {
         return true;
 }
 
-static void on_words(void *context, uint32_t events) {
+static void on_answer_bytes(void *context, uint32_t events) {
         struct helper_job *job = context;
-        if (!may_say_more(job, events))
+        if (!may_send_more(job, events))
                 return;
         char *grown = job->size + PIECE > HELPER_JOB_ANSWER_MAX ? NULL : realloc(job->bytes, job->size + PIECE);
         ssize_t n = -1;
@@ -187,7 +188,7 @@ static void on_words(void *context, uint32_t events) {
                 if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
                         return;
         }
-        if (n < 0) /* it says too much */
+        if (n < 0) /* the answer is too large */
                 (void) kill(job->pid, SIGKILL);
         await_end(job);
 }
@@ -202,7 +203,7 @@ static int helper_job_begin(struct helper_job *job) {
         if (order->timeout_ms)
                 job->timer = loop_timer(job->loop, loop_now_ms() + order->timeout_ms, on_timeout, job);
         if (fd_set_nonblocking(job->fd) == 0 && (job->timer || !order->timeout_ms) &&
-            (job->watch = loop_watch(job->loop, job->fd, EPOLLIN, on_words, job)))
+            (job->watch = loop_watch(job->loop, job->fd, EPOLLIN, on_answer_bytes, job)))
                 job->pid = fork();
         if (job->pid == 0)
                 helper_job_run(order, ends[1], parent);

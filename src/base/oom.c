@@ -33,7 +33,7 @@ int oom_unspare(int pidfd, pid_t pid, int score, struct err *err) {
                 return 0;
         (void) snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int) pid);
         _cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
-        /* It lives still, so the file that is open now is its own. */
+        /* It still exists, so the file that was opened belongs to it. */
         if (fd < 0 || sys_pidfd_send_signal(pidfd, 0) < 0)
                 return err_set(err, ERR_GONE, "the process died while it was made");
         int code = put_score(fd, score);

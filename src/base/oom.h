@@ -7,7 +7,7 @@
 #include "base/err.h"
 
 enum {
-        OOM_SPARED = -900, /* -1000 would be never, and then something that matters more might have to go */
+        OOM_SPARED = -900, /* not -1000 (never): then Linux might have to kill something more important */
         OOM_ORDINARY = 0,
         OOM_OFFERED = 500, /* as privilege_offer_to_oom has it */
 };

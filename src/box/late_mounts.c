@@ -16,7 +16,8 @@
 
 enum { PLACES = 3 };
 
-bool late_mounts_has_place(const char *destination) {
+/* True if a mount can appear there after the box is ready. */
+static bool late_mounts_has_place(const char *destination) {
         static const char *const places[PLACES] = { BOX_WORKSPACE, BOX_DATA_DIR, BOX_CODE_DIR };
         for (size_t i = 0; i < PLACES; i++)
                 if (strcmp(destination, places[i]) == 0)

@@ -12,9 +12,6 @@
 #include "base/err.h"
 #include "box/spec.h"
 
-/* True if a mount can appear there after the box is ready. */
-bool late_mounts_has_place(const char *destination);
-
 /* Attaches all of them, in order, in the box whose PID 1 is `box_pidfd`. `uid` and `gid` are the box's user on the
  * host. After a failure the box must be removed, because some mounts may exist. */
 int late_mounts_attach(int box_pidfd, const struct box_mount *mounts, size_t n_mounts, uid_t uid, gid_t gid,

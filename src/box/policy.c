@@ -252,7 +252,7 @@ int policy_fail_missing(const char *source, int reason, struct err *err) {
 
 static int refuse_unopened(const struct question *question, const char *source, int reason, struct err *err) {
         const struct policy *policy = question->policy;
-        /* A caller other than the operator learns only of allowed places whether something exists there. */
+        /* A refusal tells a caller other than the operator whether a path exists only if the path is allowed. */
         if (!policy->is_operator && (strstr(source, "/..") || !lists_allow(policy, question->writable, source)))
                 return refuse_unlisted(question, err);
         return policy_fail_missing(source, reason, err);

@@ -10,7 +10,7 @@
 struct policy_place {
         unsigned dev_major, dev_minor;
         uint64_t inode;
-        uint64_t mount; /* not part of the identity: tells the root from a bind mount of a directory below itself */
+        uint64_t mount; /* not part of the identity: distinguishes the root from a bind mount of a directory below it */
         mode_t mode;
 };
 

@@ -1,6 +1,6 @@
-/* Rows of options that several verbs have: what a box is made of, and where the daemon is. `at` is the offset of the
- * struct that a row writes into. SHOWN or UNSHOWN says whether the help names the built-in default: a session's
- * defaults are the daemon's business. */
+/* Rows of options that several verbs share: the properties of a box, and the daemon's socket. `at` is the offset of the
+ * struct that a row writes into. SHOWN or UNSHOWN: whether the help names the built-in default. It does not for
+ * sessions, whose defaults are the daemon's. */
 /* Tables: clang-format would break them in the middle of a row. */
 /* clang-format off */
 #pragma once
@@ -96,7 +96,7 @@
           .help = "allow this host, through the proxy in the box's http_proxy variables; .DOMAIN for a "             \
                   "domain and everything below it; default ports 80 and 443; may be repeated" }
 
-/* What the operator says about hosts; `at` is the offset of a struct egress_operator. */
+/* The operator's rules on hosts; `at` is the offset of a struct egress_operator. */
 #define EGRESS_ROWS(at)                                                                                              \
         { .name = "egress-allow-private", .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_private,   \
           .argument = "HOST", .group = "Network",                                                                    \

@@ -1,4 +1,4 @@
-/* A box that this process made, as a relay sees it: its agent reports how the program ended. */
+/* The target of a relay in a box that this process made: its agent reports how the program ended. */
 #pragma once
 
 #include "box/box.h"

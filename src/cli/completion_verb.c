@@ -1,4 +1,4 @@
-/* `glovebox completion SHELL`: a script made from the tables of verbs and options, so that it never falls behind. */
+/* `glovebox completion SHELL`: a script made from the tables of verbs and options, so it is never outdated. */
 #include <stdio.h>
 #include <string.h>
 

@@ -86,7 +86,7 @@ static bool is_directory_of(struct daemon_client *client, const struct side *sid
         return find_type(client, side->session, side->path, type, &ignored) == 0 && strcmp(type, "directory") == 0;
 }
 
-/* A file that is not there is the caller's mistake, as on the host; a session that is not there is another matter. */
+/* A missing file is a usage error, as on the host; a missing session is not. */
 static int find_source_type(struct daemon_client *client, const struct side *from, char ret_type[static 16],
                             struct err *err) {
         char type[16];
@@ -146,7 +146,7 @@ static int copy_in(struct daemon_client *client, const char *from, const char *s
         return copy_file_in(client, fd, session, to, err);
 }
 
-/* As cp: into a directory that is there, under the same name. */
+/* As cp: into an existing directory, under the same name. */
 static int copy_to_session(struct daemon_client *client, const struct side *from, const struct side *to,
                            struct err *err) {
         char path[PATH_MAX];
@@ -164,7 +164,7 @@ static int copy_to_session(struct daemon_client *client, const struct side *from
                        : copy_in(client, from->path, to->session, path, 0, err);
 }
 
-/* ---- out of a session: its names are a stranger's ---- */
+/* ---- from a session: its file names are untrusted ---- */
 
 struct arrival {
         int fd, code;
@@ -215,11 +215,19 @@ static int copy_directory_out(struct daemon_client *client, const char *session,
                         continue;
                 if (strcmp(type, "directory") == 0)
                         code = copy_directory_out(client, session, inner_path, fd, inner, depth + 1, err);
-                else if (strcmp(type, "file") == 0) /* links lead where the box wanted, and are left out */
+                else if (strcmp(type, "file") == 0) /* links are left out: code in the box chose where they lead */
                         code = copy_file_out(client, session, inner_path, fd, inner, err);
         }
         json_decref(answer);
         return code;
+}
+
+/* "a" -> ".", "/a" -> "/", "a/b" -> "a". NULL: out of memory. */
+static char *parent_of(const char *path) {
+        const char *slash = strrchr(path, '/');
+        if (!slash)
+                return strdup(".");
+        return slash == path ? strdup("/") : strndup(path, (size_t) (slash - path));
 }
 
 static int copy_from_session(struct daemon_client *client, const struct side *from, const char *to, struct err *err) {
@@ -235,13 +243,9 @@ static int copy_from_session(struct daemon_client *client, const struct side *fr
         bool into = (stat(to, &status) == 0 && S_ISDIR(status.st_mode)) || to[strlen(to) - 1] == '/';
         (void) snprintf(name, sizeof(name), "%s", base_name(into ? from->path : to));
         name[strcspn(name, "/")] = '\0';
-        _cleanup_free_ char *parent = strdup(to);
+        _cleanup_free_ char *parent = into ? strdup(to) : parent_of(to);
         if (!parent)
                 return err_set(err, ERR_SYSTEM, "out of memory");
-        if (!into) {
-                char *slash = strrchr(parent, '/');
-                (void) strcpy(parent, slash == parent ? "/" : slash ? (*slash = '\0', parent) : ".");
-        }
         if (into && (strcmp(name, ".") == 0 || strcmp(name, "workspace") == 0))
                 (void) snprintf(name, sizeof(name), "%s", from->session);
         _cleanup_fd_ int parent_fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -82,7 +82,7 @@ static long seconds_of(const struct build_progress *progress) {
         return (long) (now.tv_sec - progress->begun.tv_sec);
 }
 
-/* One line that is rewritten in place; in a pipe, nothing unless it is asked for. */
+/* One line that is rewritten in place; nothing in a pipe, unless requested. */
 static void build_report(void *context, const char *text) {
         const struct build_progress *progress = context;
         if (progress->is_verbose)

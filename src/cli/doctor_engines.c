@@ -10,7 +10,7 @@
 #include "cli/ui/terminal.h"
 #include "engine/engine.h"
 
-/* As `glovebox serve` would have them. */
+/* The settings that `glovebox serve` would have. */
 static struct engine_settings settings_of_environment(void) {
         struct engine_settings settings = ENGINE_SETTINGS_DEFAULT;
         const struct {
@@ -36,7 +36,7 @@ static json_t *describe(const char *name, bool is_there, const char *detail, con
                          "fix", is_there ? "" : fix, "chosen_by_auto", 0);
 }
 
-/* The sentence of an engine that is not there says both why and what to do. */
+/* The message of a missing engine has both the reason and the fix. */
 static json_t *look_at(const struct engine *engine, const struct engine_settings *settings) {
         char version[100], detail[300];
         struct err err = { 0 };

@@ -1,4 +1,4 @@
-/* `glovebox doctor`: what this host can enforce, what it cannot, and how to mend it. Looks, and changes nothing. */
+/* `glovebox doctor`: what this host can enforce, what it cannot, and how to fix that. It changes nothing. */
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static const struct option_row rows[] = {
 };
 static const struct option_table table = { .rows = rows, .n_rows = ELEMENTS(rows), .operands_anywhere = true };
 
-/* ---- what the image brings, asked after the box's own needs ---- */
+/* ---- the image, checked after the needs of the box itself ---- */
 
 static void probe_python(const struct host_report *report, struct host_row *row) {
         (void) report;
@@ -137,7 +137,7 @@ static void print_rows(const struct host_report *report) {
         }
 }
 
-/* The worst first; what several rows share is said once. */
+/* The worst first; a fix that several rows share is printed once. */
 static void print_fixes(const struct host_report *report) {
         bool any = false;
         for (enum host_state state = HOST_NO; state > HOST_YES; state--)

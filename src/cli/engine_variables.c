@@ -16,7 +16,7 @@
 
 enum variable_kind { VARIABLE_TEXT, VARIABLE_BYTES, VARIABLE_CPUS, VARIABLE_TIME, VARIABLE_ELSEWHERE };
 
-/* ELSEWHERE: a row of the options reads it (serve_verb.c); here it is only known by its engine. */
+/* ELSEWHERE: a row of the options reads it (serve_verb.c); this table only has its engine. */
 static const struct {
         const char *name, *engine;
         enum variable_kind kind;

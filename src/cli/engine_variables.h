@@ -1,5 +1,5 @@
-/* Settings of engines by environment variables alone, under the names by which other programs know them, and a warning
- * for those that have no effect. */
+/* Settings of engines that are environment variables only, with the names that other programs use, and a warning for
+ * those that have no effect. */
 #pragma once
 
 #include "base/err.h"
@@ -9,7 +9,7 @@
  * socket of an ordinary user. */
 void engine_variables_find_sockets(struct engine_settings *settings);
 
-/* Fills what the variables say. Texts are borrowed from the environment. */
+/* Fills the settings from the variables. Texts are borrowed from the environment. */
 int engine_variables_read(struct engine_settings *settings, struct err *err);
 
 /* One line in the log for each variable whose engine is neither the daemon's own (`chosen`) nor there. */

@@ -71,13 +71,13 @@ static int put_command(const struct session_options *options, json_t *body, stru
         return 0;
 }
 
-/* Our standard input, for when the run asks for it. Where its events are not seen nothing could be passed on. */
+/* Standard input of this process, if the run requests it: which needs a run whose events are read here. */
 static void offer_input(const struct run_request *request, const struct input_feed *feed, json_t *body) {
         if (!request->stdin_is_code && !request->json)
                 (void) json_object_set_new(body, "input", json_string(feed->token));
 }
 
-/* On a person's terminal: colours, and how wide it is, for programs that cannot ask a pipe. They hold for this run. */
+/* On a terminal: its colours and width as variables of this run, because programs cannot ask a pipe. */
 static void put_terminal(json_t *body) {
         static const char *const colours[] = { "FORCE_COLOR", "CLICOLOR_FORCE", "PY_COLORS" };
         if (!isatty(STDOUT_FILENO))
@@ -116,7 +116,7 @@ static int make_body(const struct session_options *options, const char *session,
 static int make_session(const struct session_options *options, const char *session, struct daemon_client *client,
                         struct err *err) {
         struct session_options creation = *options;
-        creation.run.request.limits.timeout_ms = 0; /* it is this run's, not the session's */
+        creation.run.request.limits.timeout_ms = 0; /* of this run, not of the session */
         json_t *body = json_object(), *answer = NULL;
         const struct daemon_request call = { .body = body };
         int code = session_request_put(&creation, body, err);
@@ -136,7 +136,7 @@ static int make_session(const struct session_options *options, const char *sessi
 
 enum { PACKAGES_MAX = 64 };
 
-/* Options of pip that change nothing here. */
+/* Options of pip without an effect here. */
 static bool is_harmless_option(const char *word) {
         static const char *const harmless[] = { "-q", "--quiet", "-U", "--upgrade" };
         for (size_t i = 0; i < ELEMENTS(harmless); i++)
@@ -146,7 +146,7 @@ static bool is_harmless_option(const char *word) {
 }
 
 /* "pip install a b", "%pip install a", "!python3 -m pip install a": the packages, in `text`, which is cut up. False: it
- * is something else, or has options, which are pip's own to explain. */
+ * is something else, or has other options, which pip itself explains. */
 static bool read_pip(char *text, char *ret_packages[static PACKAGES_MAX + 1]) {
         static const char *const before[] = { "python3", "python", "-m" };
         char *words[PACKAGES_MAX + 8], *rest = text, *word;
@@ -172,7 +172,7 @@ static bool read_pip(char *text, char *ret_packages[static PACKAGES_MAX + 1]) {
         return n_packages > 0;
 }
 
-/* The text of a run that is nothing but an install, or NULL. The caller frees it. */
+/* The text of a run that is only an install, or NULL. The caller frees it. */
 static char *text_of_install(const struct run_request *request) {
         char text[2000] = "";
         size_t used = 0;
@@ -188,7 +188,7 @@ static char *text_of_install(const struct run_request *request) {
         return used < sizeof(text) && size > 0 && strstr(text, "pip") ? strdup(text) : NULL;
 }
 
-/* A box has no network, and pip in it can only fail. What was meant is what `session install` does. */
+/* A box has no network, and pip in it can only fail: `session install` is done instead. */
 static int install_instead(const struct session_options *options, const char *session, char **packages,
                            struct err *err) {
         struct socket_place place;
@@ -244,7 +244,7 @@ int exec_run(const struct session_options *options, const char *session, struct 
         return status;
 }
 
-/* Is this code that a session's kernel can run? */
+/* True if a session's kernel can run this code. */
 static int check_code(struct run_request *request, struct err *err) {
         if (request->language == RUN_BASH && request->args[0])
                 return err_set(err, ERR_USAGE,
@@ -258,7 +258,7 @@ static int check_code(struct run_request *request, struct err *err) {
         return request->language == RUN_PYTHON ? source_text_decode(request, err) : 0;
 }
 
-/* Runs the code, or installs packages if it is nothing but an install that cannot work in a box. */
+/* Runs the code, or installs packages if the code is only an install, which cannot work in a box. */
 static int run_or_install(const struct session_options *options, const char *session, struct err *err) {
         const struct run_request *request = &options->run.request;
         char *packages[PACKAGES_MAX + 1];

@@ -1,4 +1,4 @@
-/* `glovebox help`: what the tables say, for people; and with --tables, for tools. */
+/* `glovebox help`: the tables of verbs and options as text, and with --tables as JSON for tools. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static json_t *verb_to_json(const struct verb *verb) {
                          options_to_json(verb->options), "verbs", parts);
 }
 
-/* Out of memory shows as a NULL object somewhere, which jansson passes up to here. */
+/* Without memory some object is NULL, and jansson returns that up to here. */
 static int print_tables(void) {
         json_t *array = json_array();
         for (size_t i = 0; i < n_verbs; i++)

@@ -1,10 +1,10 @@
-/* What an imported image says about commands: where they start (WORKDIR), and which one is its own (ENTRYPOINT and
- * CMD), run by `glovebox run --image NAME --` with no word behind the dashes. Both run in the box as its user, like any
- * other command, so that nothing is asked of the image's word but names within it. */
+/* The commands of an imported image: the directory in which they start (WORKDIR), and its own command (ENTRYPOINT and
+ * CMD), which `glovebox run --image NAME --` runs if no word follows the dashes. Both run in the box as its user, like
+ * any other command, so the image needs no trust: only names within it are used. */
 #pragma once
 
 #include "cli/run_request.h"
 
-/* For a command of an image that is not the host's; does nothing for anything else. A workspace of the caller's is
- * where a command starts, whatever the image says. */
+/* For a command of an image that is not the host's; else does nothing. If the caller names a workspace, the command
+ * starts there, not in the image's WORKDIR. */
 int image_command_choose(struct run_request *request, struct err *err);

@@ -130,7 +130,7 @@ static void print_row(const json_t *image) {
                *python ? python : "-", size, format_time(json_object_get(sized, "created"), when), remark);
 }
 
-/* Those of the shared store that the own one does not have. */
+/* Images of the shared store that the user's own store lacks. */
 static int add_shared_names(char (**names)[65], size_t *n, struct err *err) {
         _cleanup_fd_ int data_fd = *data_dir_shared() ? open(data_dir_shared(), O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
         _cleanup_fd_ int fd = data_fd < 0 ? -1 : open_beneath(data_fd, "images", O_RDONLY | O_DIRECTORY);
@@ -342,7 +342,7 @@ static size_t list_users(const char *data_dir, const char *image, char *ret_name
         return n;
 }
 
-/* A person is asked; a program says --force. */
+/* On a terminal the user is asked; a program uses --force. */
 static int confirm_removal(const struct request *request, const char *name, struct err *err) {
         char names[160], answer[16] = "";
         size_t n = request->force ? 0 : list_users(request->data_dir, name, names, sizeof(names));
@@ -471,7 +471,7 @@ static bool is_help(const char *word) {
         return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* The table of the verbs has the same names. */
+/* verb_table.c has the same names. */
 static int print_part(const char *name) {
         const struct verb *image = verb_find("image");
         for (size_t i = 0; i < image->n_parts; i++)
@@ -480,7 +480,7 @@ static int print_part(const char *name) {
         return 0;
 }
 
-/* Other tools' names for the same verbs are understood. */
+/* Names that other tools have for these verbs work, too. */
 static const struct sub_verb *find_sub_verb(const char *name) {
         static const char *const known[][2] = {
                 { "ls", "list" }, { "remove", "rm" }, { "delete", "rm" }, { "inspect", "show" }, { "load", "import" },

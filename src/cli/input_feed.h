@@ -1,8 +1,7 @@
-/* Standard input for a run in a session, once the run asks for it (guest/kernel/glovebox_kernel/host_input.py).
- *
- * A child reads it and puts pieces into the session's own directory, where no code looks for files, each when the one
- * before was taken. So nothing is read for code that does not ask, a terminal is read line by line, and a run that ends
- * does not wait for input to end. */
+/* Standard input of a run in a session (guest/kernel/glovebox_kernel/host_input.py), read only if the run requests it.
+ * A child reads it and puts pieces into the session's own directory, where no code looks for files, each after the
+ * kernel has taken the one before. So a run that reads nothing takes nothing, a terminal is read line by line, and a
+ * run that ends does not wait for the input to end. */
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-/* `glovebox key ...`: who may use the service. The file of keys is changed directly; a service that runs looks at it
- * once in a second. */
+/* `glovebox key ...`: the keys of the service. It changes the file of keys; a running service reads that once a second.
+ * */
 #include "cli/key_verb.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@
 #include "box/host/cleanup_watchdog.h"
 #include "cli/run_program.h"
 
-/* The ids of runs that were made here, and of those whose daemon has gone. */
+/* The ids of runs that were made without a daemon, and of those whose daemon has exited. */
 enum { ID_MAX = 32, ID_MIN = 26, PREFIX_MIN = 6, TEXT_MAX = 2048, WHAT_MAX = 80, TRIES = 10 };
 
 static uint64_t wall_ms(void) {
@@ -70,7 +70,7 @@ void local_run_end(struct local_run *run) {
 
 /* ---- those of others ---- */
 
-/* The process that holds the lock; 0: there is none any more, and the file is removed. */
+/* The process that holds the lock; 0: it has exited, and the file was removed. */
 static pid_t holder_of(int directory_fd, const char *name, int fd) {
         struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
         if (fcntl(fd, F_GETLK, &whole) < 0)
@@ -78,7 +78,7 @@ static pid_t holder_of(int directory_fd, const char *name, int fd) {
         if (whole.l_type != F_UNLCK)
                 return whole.l_pid;
         struct stat status;
-        if (fstat(fd, &status) == 0 && status.st_size > 0) /* an empty one is locked in a moment */
+        if (fstat(fd, &status) == 0 && status.st_size > 0) /* an empty file is about to be locked */
                 (void) unlinkat(directory_fd, name, 0);
         return 0;
 }
@@ -113,7 +113,7 @@ static json_t *local_run_describe(const char *id, const json_t *text, pid_t pid)
         return item;
 }
 
-/* Calls `take` with each; it returns false to end it. */
+/* Calls `take` with each, until it returns false. */
 static void each_local_run(bool (*take)(const char *id, const json_t *text, pid_t pid, void *context), void *context) {
         char path[DATA_DIR_PATH_MAX + 8], data_dir[DATA_DIR_PATH_MAX];
         struct err ignored;

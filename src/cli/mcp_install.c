@@ -136,7 +136,7 @@ static int make_parents(const char *path, struct err *err) {
         return 0;
 }
 
-/* A link stays one: what it leads to is replaced. */
+/* A link stays a link: its target is replaced. */
 static int write_settings(const char *given, const char *text, mode_t mode, struct err *err) {
         char temporary[PATH_MAX + 32];
         _cleanup_free_ char *resolved = realpath(given, NULL);
@@ -157,7 +157,7 @@ static int write_settings(const char *given, const char *text, mode_t mode, stru
 
 /* ---- JSON ---- */
 
-/* Nothing to be changed is no error: *ret_text is NULL then. */
+/* *ret_text is NULL if nothing has to change. */
 static int change_json(const struct client *client, const char *old, size_t size, json_t *entry, char **ret_text,
                        struct err *err) {
         json_error_t where = { 0 };

@@ -12,5 +12,5 @@ struct mcp_install {
         bool is_sure;       /* do not ask */
 };
 
-/* The exit status: 0, or 1 when the person said no. -1: it failed, and nothing was changed. */
+/* The exit status: 0, or 1 if the user declined. -1: it failed, and nothing was changed. */
 int mcp_install_run(const struct mcp_install *order, struct err *err);

@@ -39,7 +39,7 @@ struct pending {
         struct pending *next;
         char *id;     /* as JSON */
         char *run;    /* SANDBOX.RUN that it waits for, or NULL */
-        json_t *meta; /* params._meta, or NULL: says which era it is of */
+        json_t *meta; /* params._meta, or NULL; it shows the era of the request */
 };
 
 struct line {
@@ -118,8 +118,8 @@ static char *id_text(const json_t *id) {
         return json_is_string(id) || json_is_integer(id) ? json_dumps(id, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
 }
 
-/* A message of the client's: a request is remembered, a cancellation forgets one. What is malformed is the daemon's to
- * refuse. */
+/* A message of the client: a request is added to the list, a cancellation removes one. The daemon refuses malformed
+ * messages. */
 static void note_message(struct relay *relay, const char *bytes, size_t size) {
         json_t *json = json_loadb(bytes, size, 0, NULL);
         json_t *params = json_object_get(json, "params"), *method = json_object_get(json, "method");
@@ -142,7 +142,7 @@ static void note_message(struct relay *relay, const char *bytes, size_t size) {
         json_decref(json);
 }
 
-/* A message of the daemon's begins with the id when it is an answer. */
+/* A message of the daemon is an answer if it begins with the id. */
 static void note_answer(struct relay *relay, const char *bytes, size_t size) {
         static const char begin[] = "{\"jsonrpc\":\"2.0\",\"id\":";
         size_t at = sizeof(begin) - 1, end;
@@ -241,7 +241,7 @@ static int read_again(struct relay *relay, struct pending *pending) {
         return text && send_data(relay, text, strlen(text)) == 0 ? send_data(relay, "\n", 1) : -ENOMEM;
 }
 
-/* Those that are answered here are forgotten; the others wait on. */
+/* Requests that are answered here leave the list; the others stay. */
 static int read_all_again(struct relay *relay) {
         int code = 0;
         for (struct pending **at = &relay->pending, *pending; code == 0 && (pending = *at);) {
@@ -257,7 +257,7 @@ static int read_all_again(struct relay *relay) {
         return code;
 }
 
-/* Is there a call that waits, or input to be passed on? -1: the input has ended. */
+/* 1 if a call waits or there is input to pass on; -1: the input has ended. */
 static int is_wanted(const struct relay *relay) {
         struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
         (void) poll(&input, 1, 0);

@@ -65,7 +65,7 @@ static const struct option_row rows[] = {
 };
 const struct option_table mcp_option_table = { .rows = rows, .n_rows = ELEMENTS(rows), .operands_anywhere = true };
 
-/* "DIR" is the sandbox's own place; "DIR:ro" is shown beside it. */
+/* "DIR" becomes the workspace; "DIR:ro" is mounted beside it. */
 static int take_workspace(struct line *line, struct err *err) {
         struct run_request *request = &line->session.run.request;
         size_t size = line->workspace ? strlen(line->workspace) : 0;
@@ -107,7 +107,7 @@ static int mcp_serve(struct line *line, struct err *err) {
         return code;
 }
 
-/* What was typed, but for what is about the set-up itself: the client starts the server with it. */
+/* The arguments without those of the set-up itself: the client starts the server with them. */
 static char **server_arguments(char **args) {
         size_t n = 0, kept = 0;
         while (args[n])
@@ -130,6 +130,18 @@ static char **server_arguments(char **args) {
         return list;
 }
 
+static int run_line(struct line *line, const char *operand, char **arguments, struct err *err) {
+        const struct mcp_install order = { .client = line->install ? line->install : line->uninstall,
+                                           .arguments = arguments,
+                                           .is_removal = line->uninstall != NULL,
+                                           .is_sure = line->yes };
+        if (operand)
+                return err_set(err, ERR_USAGE, "mcp takes no operand; leave \"%.60s\" out", operand);
+        if (line->install && line->uninstall)
+                return err_set(err, ERR_USAGE, "--install and --uninstall exclude each other");
+        return order.client ? mcp_install_run(&order, err) : mcp_serve(line, err);
+}
+
 int verb_mcp(int argc, char **argv) {
         struct line line = { .session = SESSION_OPTIONS_DEFAULT };
         struct option_rest rest;
@@ -142,18 +154,8 @@ int verb_mcp(int argc, char **argv) {
                 session_options_release(&line.session);
                 return 0;
         }
-        if (code == 0 && rest.operands[0])
-                code = err_set(&err, ERR_USAGE, "mcp takes no operand; leave \"%.60s\" out", rest.operands[0]);
-        if (code == 0 && line.install && line.uninstall)
-                code = err_set(&err, ERR_USAGE, "--install and --uninstall exclude each other");
-        if (code == 0 && (line.install || line.uninstall)) {
-                const struct mcp_install order = { .client = line.install ? line.install : line.uninstall,
-                                                   .arguments = arguments,
-                                                   .is_removal = line.uninstall != NULL,
-                                                   .is_sure = line.yes };
-                code = mcp_install_run(&order, &err);
-        } else if (code == 0)
-                code = mcp_serve(&line, &err);
+        if (code == 0)
+                code = run_line(&line, rest.operands[0], arguments, &err);
         session_options_release(&line.session);
         return code < 0 ? terminal_fail(&err) : code;
 }

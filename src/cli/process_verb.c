@@ -1,5 +1,4 @@
-/* `glovebox ps`, `top`, `kill` and `logs`: sessions and runs, with a daemon or without, by the names that people
- * know. */
+/* `glovebox ps`, `top`, `kill` and `logs`: sessions and runs, with a daemon or without. */
 #include "cli/process_verb.h"
 
 #include <inttypes.h>
@@ -111,8 +110,8 @@ static int read_line(const char *verb, char **args, const struct option_table *t
         return daemon_client_open(&place, 0, client, err);
 }
 
-/* For verbs that also know runs without a daemon: where none runs, `client` stays closed, and `ret_no_daemon` says
- * so. */
+/* For verbs on runs without a daemon, too: if no daemon runs, `client` stays closed, and `ret_no_daemon` has the
+ * reason. */
 static int read_line_anyhow(const char *verb, char **args, const struct option_table *table, struct line *line,
                             struct option_rest *ret_rest, struct daemon_client *client, struct err *ret_no_daemon) {
         int code = read_line(verb, args, table, line, ret_rest, client, ret_no_daemon);
@@ -242,8 +241,8 @@ static uint64_t clock_ms(void) {
         return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
 }
 
-/* A person presses Enter or Ctrl-C; input that is no terminal may have ended, and ends nothing. The first table comes
- * after a short look, so that there is something to compare. */
+/* Enter or Ctrl-C ends it on a terminal; other input is not read. The first table comes after a short interval, so that
+ * there is something to compare. */
 static int process_watch(struct daemon_client *client, const struct err *no_daemon, const struct line *line,
                          struct err *err) {
         bool repeat = isatty(STDOUT_FILENO) && !line->once, has_keys = repeat && isatty(STDIN_FILENO);
@@ -325,7 +324,7 @@ static bool is_gone(struct daemon_client *client, const char *id) {
         return !is_listed;
 }
 
-/* A program that catches the SIGTERM has a moment; then its caller, or the daemon, ends it. */
+/* A program that catches SIGTERM has a moment; then its caller, or the daemon, ends it. */
 static void wait_for_end(struct daemon_client *client, const char *id) {
         for (int waited = 0; waited < END_WAIT_MS && !is_gone(client, id); waited += KILL_STEP_MS)
                 (void) poll(NULL, 0, KILL_STEP_MS);
@@ -356,7 +355,7 @@ static int kill_one(struct daemon_client *client, const char *name, bool hard, s
                 }
                 if (strcmp(state, "running") == 0)
                         code = kill_one(client, id, true, err);
-                else if (strcmp(state, "lost") == 0) /* the daemon has no more patience than we */
+                else if (strcmp(state, "lost") == 0) /* the daemon waits no longer than this */
                         (void) printf("%s: ended, since it did not react; the session's variables are lost, its files "
                                       "stay\n",
                                       name);

@@ -1,4 +1,4 @@
-/* What people type to see and end what runs: ps, top, kill, logs, cp. */
+/* Verbs on running sessions and runs: ps, top, kill, logs, cp. */
 #pragma once
 
 #include "cli/verb.h"
@@ -12,6 +12,7 @@ int verb_kill(int argc, char **argv);
 int verb_logs(int argc, char **argv);
 int verb_cp(int argc, char **argv);
 
-/* session log --run: prints what a run printed, follows it while it is on, and returns its exit status; -1 with err. */
+/* session log --run: prints the output of a run, follows it while it is active, and returns its exit status; -1 with
+ * err. */
 struct daemon_client;
 int process_follow_run(struct daemon_client *client, const char *session, const char *run, bool json, struct err *err);

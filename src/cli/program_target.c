@@ -68,7 +68,7 @@ static int next_message(struct program_target *target, int *fds, size_t *n_fds, 
         return n > 0 ? message_parser_next(&client->parser, ret_message) : -1;
 }
 
-/* The answer that ends it all. True when the program is over. */
+/* The last answer. True: the program has ended. */
 static bool take_answer(struct program_target *target, const struct message *message,
                         struct relay_outcome *ret_outcome) {
         json_t *json = message->type == MESSAGE_ANSWER ? program_target_parse(message) : NULL;
@@ -218,7 +218,7 @@ static size_t program_target_watch(struct relay_target *base, struct pollfd *ret
         return 3;
 }
 
-/* ENDED is "exit STATUS" or "failed ERRNO". It is the box's word about itself, as its wait status is. */
+/* ENDED is "exit STATUS" or "failed ERRNO". The box reports it, so it is as trustworthy as its wait status. */
 static bool take_end(const char *text, struct relay_outcome *ret_outcome) {
         int number;
         if (sscanf(text, "exit %d", &number) == 1) {
@@ -234,7 +234,7 @@ static bool take_end(const char *text, struct relay_outcome *ret_outcome) {
         return false;
 }
 
-/* Frames are written whole, as they are shorter than what a pipe takes at once. Nonsense ends the listening. */
+/* Frames arrive whole, because they are shorter than PIPE_BUF. After an invalid one no more are read. */
 static bool serve_replies(struct program_target *target, struct relay_outcome *ret_outcome) {
         char bytes[4 * REPLY_MAX];
         ssize_t n = read(target->fds[PROGRAM_REPLIES], bytes, sizeof(bytes) - 1);
@@ -256,7 +256,7 @@ static bool serve_replies(struct program_target *target, struct relay_outcome *r
                 if (at == n)
                         return false;
         }
-        fd_close(&target->fds[PROGRAM_REPLIES]); /* it executed something else, or died: its status says which */
+        fd_close(&target->fds[PROGRAM_REPLIES]); /* it executed another program, or died: the wait status tells which */
         target->is_started = true;
         return false;
 }
@@ -279,7 +279,7 @@ static bool serve_status(struct program_target *target, struct relay_outcome *re
         return true;
 }
 
-/* The daemon is gone: the agent is read here from now on. */
+/* The daemon has exited: this process reads from the agent from now on. */
 static bool serve_orphan(struct program_target *target, struct relay_outcome *ret_outcome) {
         struct pollfd agent = { .fd = target->fds[PROGRAM_AGENT], .events = POLLIN };
         if (target->fds[PROGRAM_STATUS] >= 0 || poll(&agent, 1, 0) <= 0)

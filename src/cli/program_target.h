@@ -1,5 +1,5 @@
-/* A box that the daemon handed over (src/session/program.h), as a relay sees it. The daemon may die: what is needed to
- * go on is here. */
+/* The target of a relay in a box that the daemon handed over (src/session/program.h). It has everything to continue
+ * without the daemon. */
 #pragma once
 
 #include "box/cgroup/cgroup.h"
@@ -8,7 +8,7 @@
 
 /* In the order in which they come. */
 enum program_fd {
-        PROGRAM_REQUESTS,  /* to the Python in the box; what follows the program is its standard input */
+        PROGRAM_REQUESTS,  /* to the Python in the box; the bytes after the frame PROGRAM are standard input */
         PROGRAM_REPLIES,   /* from there */
         PROGRAM_OUT,       /* what it prints */
         PROGRAM_ERR,
@@ -17,7 +17,7 @@ enum program_fd {
         PROGRAM_PROCESS,   /* pidfd of the program, unless it is the agent's child */
         PROGRAM_STATUS,    /* its wait status comes here */
         PROGRAM_WORKSPACE, /* the tree shown as /workspace */
-        PROGRAM_LISTENER,  /* for a proxy, where one was asked for */
+        PROGRAM_LISTENER,  /* for a proxy, if one was requested */
         PROGRAM_LEASE,     /* keeps its user id from being given to another box */
         PROGRAM_FDS
 };
@@ -31,8 +31,8 @@ struct program_target {
         json_t *box;                  /* owned: the event that came with them */
         struct cgroup_usage usage;
         bool has_usage;
-        bool is_started; /* it has read what it is, and may have its input */
-        void (*orphaned)(void *context); /* the daemon is gone, and nobody else knows of the program; or NULL */
+        bool is_started; /* it has read the frame PROGRAM: standard input may follow */
+        void (*orphaned)(void *context); /* the daemon has exited: the caller must list the program itself; or NULL */
         void *context;
 };
 
@@ -46,5 +46,5 @@ void program_target_release(struct program_target *target);
 /* Starts it: `payload` is that of PROGRAM (guest/kernel/glovebox_kernel/program.py). */
 int program_target_start(struct program_target *target, const char *payload, size_t size, struct err *err);
 
-/* What was used, when the program is over. Nothing where the daemon is gone. */
+/* The usage of an ended program. All zero if the daemon has exited. */
 void program_target_ask_usage(struct program_target *target);

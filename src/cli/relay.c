@@ -20,16 +20,16 @@ enum {
         CHUNK = 64 << 10,
         TIMEOUT_GRACE_MS = 500, /* between "please end" and the end */
         SIGNAL_GRACE_MS = 2000,
-        DRAIN_GRACE_MS = 1000, /* for the reader of the output, after a signal to stop */
+        DRAIN_GRACE_MS = 1000, /* milliseconds for the reader of the output, after a signal to stop */
         SPLICE_BYTES = 1 << 20,
 };
 
-/* The part of a relay that lives only while it runs. */
+/* The state of a relay while it runs. */
 struct turn {
         struct relay *relay;
         int signal_fd;
         uint64_t started_ms, deadline_ms;
-        bool ending; /* the process was asked to end; at the deadline it is killed */
+        bool ending; /* the process got a signal to end; at the deadline it is killed */
         bool dead;   /* the program is: only the pipes are left to drain */
         char *input; /* CHUNK bytes, from the first read on: most runs read nothing */
         size_t input_at, input_size;
@@ -179,8 +179,8 @@ static void serve_stream(struct turn *turn, struct relay_stream *stream, short r
                 return;
         } else if (write_stream(stream))
                 return;
-        /* EPIPE: like any other program in a pipeline, it ends when the output has no reader. Killed first: a program
-         * that lives to see its pipe closed would say so on the other stream. */
+        /* EPIPE: like any program in a pipeline, it ends if its output has no reader. It is killed first: otherwise it
+         * would see the closed pipe and print an error to the other stream. */
         if (turn->relay->end != RELAY_NO_READER)
                 turn->relay->write_errno = errno;
         turn->relay->end = RELAY_NO_READER;
@@ -261,7 +261,7 @@ static void serve_signal(struct turn *turn) {
                 drop_all_output(turn);
                 return;
         }
-        if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) /* they ask for something else than the end */
+        if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) /* signals that do not end it */
                 (void) turn->relay->target->type->signal(turn->relay->target, (int) info.ssi_signo);
         else {
                 turn->relay->end_signal = (int) info.ssi_signo;
@@ -286,7 +286,7 @@ static int open_signals(sigset_t *ret_old, struct err *err) {
 
 enum { W_OUT, W_ERROR, W_SIGNAL, W_INPUT_FROM, W_INPUT_TO, W_TARGET, W_COUNT = W_TARGET + RELAY_TARGET_FDS };
 
-/* The program is over, and all it wrote is in the pipes. */
+/* The program has ended, and all its output is in the pipes. */
 static bool is_settled(const struct turn *turn) {
         return turn->dead && turn->relay->target->type->is_settled_by_end;
 }
@@ -372,8 +372,8 @@ int relay_run(struct relay *relay, struct err *err) {
         sigset_t old;
         struct turn turn = { .relay = relay, .signal_fd = -1, .started_ms = now_ms() };
         turn.deadline_ms = turn.started_ms + relay->timeout_ms;
-        /* Code in a rootless box may open its own pipes for reading and take back what poll has promised us: a read
-         * that waited for it would be deaf to the clock. */
+        /* Code in a rootless box can open its own pipes for reading and empty them after poll: a blocking read would
+         * then miss the time limit. */
         if (fd_set_nonblocking(relay->out.from_fd) < 0 || fd_set_nonblocking(relay->error.from_fd) < 0)
                 return err_sys(err, errno, "preparing to read the output");
         turn.signal_fd = open_signals(&old, err);

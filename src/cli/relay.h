@@ -1,5 +1,5 @@
-/* The relay: everything that happens between the start of a run and its end, seen from outside. Moves bytes between
- * the caller's descriptors and the box's pipes, watches the clock, the agent and our own signals. */
+/* The relay: from the start of a run to its end, on the host. It moves bytes between the caller's descriptors and the
+ * box's pipes, and watches the time limit, the agent and the signals of this process. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,7 +19,7 @@ struct relay_stream {
         enum { RELAY_COPIES, RELAY_SPLICES, RELAY_SPLICES_WHEN_ROOM } how; /* splice: pages move from pipe to pipe */
         char *tail; /* borrowed: the last bytes are kept here, too, or NULL */
         size_t tail_size;
-        size_t write_max; /* that to_fd takes without making us wait */
+        size_t write_max; /* bytes that to_fd takes without blocking */
         /* bytes read and not yet written */
         char *pending;
         size_t pending_at, pending_size;
@@ -40,7 +40,7 @@ struct relay {
         struct relay_outcome outcome; /* how the program itself ended */
         bool has_exited;              /* by itself, perhaps after a signal: wait_status is its own */
         int end_signal;
-        int write_errno; /* RELAY_NO_READER: EPIPE, or why our output could not be written */
+        int write_errno; /* RELAY_NO_READER: EPIPE, or why the output could not be written */
         uint64_t duration_ms;
 };
 

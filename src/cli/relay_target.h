@@ -1,5 +1,5 @@
-/* What a relay's program runs in: a box that this process made (box_target.c), or one that the daemon handed over
- * (program_target.c). */
+/* The box of a relay's program: made by this process (box_target.c), or handed over by the daemon (program_target.c).
+ * */
 #pragma once
 
 #include <poll.h>
@@ -22,7 +22,7 @@ enum relay_end {
 struct relay_outcome {
         enum relay_end end; /* EXITED, NOT_STARTED or BOX_DIED */
         int wait_status, failed_errno;
-        uint64_t cpu_us, memory_peak_kib; /* of its main process, where that is known */
+        uint64_t cpu_us, memory_peak_kib; /* of its main process, if known */
 };
 
 struct relay_target;
@@ -32,13 +32,14 @@ struct relay_target_type {
         void (*kill)(struct relay_target *target);
         /* To the program and its process group; less than 0: it does not exist. */
         int (*signal)(struct relay_target *target, int signal_number);
-        /* Fills in what to poll, up to RELAY_TARGET_FDS; how many. */
+        /* Fills in the descriptors to poll, at most RELAY_TARGET_FDS. Returns their number. */
         size_t (*watch)(struct relay_target *target, struct pollfd *ret_watched);
-        /* Something was polled. True when the program is over. */
+        /* Handles the result of poll. True: the program has ended. */
         bool (*serve)(struct relay_target *target, const struct pollfd *watched, struct relay_outcome *ret_outcome);
-        /* Is it ready for its standard input? NULL: always. */
+        /* True if it is ready for standard input. NULL: always. */
         bool (*takes_input)(const struct relay_target *target);
-        /* When it is over, its output is in the pipes: what other processes of the box hold open is not waited for. */
+        /* At its end all its output is in the pipes: the relay does not wait until other processes of the box close
+         * them. */
         bool is_settled_by_end;
 };
 

@@ -61,7 +61,7 @@ static void release_signals(const struct caught_signals *before) {
         fd_close(&wake_pipe[1]);
 }
 
-/* The first Ctrl-C goes to the run; the second, or any other signal, ends our remote. */
+/* The first Ctrl-C goes to the run; the second, or any other signal, ends this process. */
 static int handle_signals(struct remote_run *remote) {
         if (n_signals == n_handled)
                 return 0;
@@ -190,7 +190,7 @@ int remote_run_exit_status(const json_t *result) {
                         return fixed[i].exit_status;
         bool good = status && strcmp(status, "ok") == 0;
         int code = json_is_integer(exit_code) ? (int) (json_integer_value(exit_code) & 0xff) : good ? 0 : 1;
-        return !good && code == 0 ? 1 : code; /* what failed must not look like success */
+        return !good && code == 0 ? 1 : code; /* a failure must not look like success */
 }
 
 static void print_harmless(const char *before, const char *text) {

@@ -1,5 +1,5 @@
-/* Attending a run that the daemon carries out: its output appears here as it comes, Ctrl-C reaches it, and in the end
- * its result is printed as `run` prints it. */
+/* Follows a run that the daemon carries out: prints its output as it comes, passes on Ctrl-C, and prints the result as
+ * `run` does. */
 #pragma once
 
 #include <jansson.h>
@@ -18,11 +18,11 @@ struct remote_run {
         bool quiet;          /* no lines about artifacts */
         bool show_value;     /* the last expression's value, as a REPL prints it */
 
-        struct input_feed *feed; /* standard input, for when the run asks; or NULL */
+        struct input_feed *feed; /* standard input, if the run requests it; or NULL */
 
         bool interrupted;  /* the first Ctrl-C was passed on */
         bool output_shown; /* at least one byte was passed on */
-        bool pip_refused;  /* on its standard error pip said that it installs nothing here */
+        bool pip_refused;  /* pip's message on standard error that it refuses to install was seen */
         size_t displays_shown;
         int end_signal; /* set when DAEMON_CALL_LEFT: SIGPIPE if the output has no reader */
 };
@@ -31,10 +31,10 @@ struct remote_run {
  * the call. As daemon_client_call. */
 int remote_run_call(struct remote_run *remote, struct daemon_request *request, json_t **ret_result, struct err *err);
 
-/* Prints what is left to be said about the result. Returns the exit status. */
+/* Prints the rest of the result. Returns the exit status. */
 int remote_run_report(const struct remote_run *remote, const json_t *result, struct err *err);
 
-/* What to say and which status to exit with when the run was left to itself. */
+/* Prints how to continue, and returns the exit status, if the run was left to run on. */
 int remote_run_leave(const struct remote_run *remote);
 
 /* 0, 1, 124, 137, 130 or the program's own. */

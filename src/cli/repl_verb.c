@@ -21,7 +21,7 @@ struct repl {
         struct socket_place place;
 };
 
-/* ---- completion: the kernel knows the names ---- */
+/* ---- completion: the kernel has the names ---- */
 
 struct collected {
         char bytes[16 << 10];
@@ -84,7 +84,7 @@ static char *repl_complete(void *context, const char *text, size_t *ret_size) {
 
 /* ---- one block ---- */
 
-/* Past the string that begins here. NULL: a string of several lines stays open. */
+/* The end of the string that begins here. NULL: a string of several lines is still open. */
 static const char *skip_string(const char *at) {
         char quote = *at;
         bool is_long = at[1] == quote && at[2] == quote;
@@ -99,7 +99,7 @@ static const char *skip_string(const char *at) {
         return is_long ? NULL : at;
 }
 
-/* Do brackets or a string of several lines stay open? */
+/* True if brackets or a string of several lines are still open. */
 static bool is_open(const char *code) {
         int depth = 0;
         for (const char *at = code; *at;) {
@@ -117,7 +117,7 @@ static bool is_open(const char *code) {
         return depth > 0;
 }
 
-/* Does a line end in ":" or begin with "@"? Such a block ends at an empty line, as in Python's own prompt. */
+/* True if a line ends with ":" or begins with "@". Such a block ends at an empty line, as in Python. */
 static bool has_block(const char *code) {
         for (const char *line = code; *line;) {
                 size_t size = strcspn(line, "\n"), end = size;
@@ -225,7 +225,7 @@ int verb_repl(int argc, char **argv) {
                 (void) snprintf(history, sizeof(history), "%s/repl-history", data_dir);
         if (status == 0) {
                 line_editor_open(&editor, isatty(STDIN_FILENO) ? history : "");
-                status = exec_run(&options, repl.session, &err); /* makes the session, and says what is wrong with it */
+                status = exec_run(&options, repl.session, &err); /* makes the session, and prints any error */
         }
         if (status == 0)
                 status = converse(&repl, &editor, &err);

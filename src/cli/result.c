@@ -10,7 +10,7 @@ static const char *const status_names[RUN_STATUSES] = {
         [RUN_OOM] = "oom", [RUN_KILLED] = "killed", [RUN_INTERRUPTED] = "interrupted",
 };
 
-const char *run_status_name(enum run_status status) {
+static const char *run_status_name(enum run_status status) {
         return status < RUN_STATUSES ? status_names[status] : "unknown";
 }
 
@@ -29,7 +29,7 @@ static json_t *text_to_json(const char *text) {
         return text ? bytes_to_json(text, strlen(text)) : json_null();
 }
 
-/* Takes `value`. A NULL one is memory that ran out: remembered in *failed and reported once, at the end. */
+/* Takes `value`. NULL means out of memory: sets *failed, which is reported once, at the end. */
 static void result_put(json_t *object, const char *key, json_t *value, bool *failed) {
         if (!value || json_object_set_new(object, key, value) < 0)
                 *failed = true;

@@ -1,4 +1,4 @@
-/* What a run came to, and its JSON form: the same everywhere (DESIGN: "A run's result"). */
+/* The result of a run, and its JSON form, which is the same in every interface. */
 #pragma once
 
 #include <jansson.h>
@@ -8,14 +8,14 @@
 
 enum run_status { RUN_OK, RUN_ERROR, RUN_TIMEOUT, RUN_OOM, RUN_KILLED, RUN_INTERRUPTED, RUN_STATUSES };
 
-/* What was kept of a stream: any bytes at all. */
+/* The kept part of a stream: any bytes. */
 struct run_output {
         const char *bytes;
         size_t size;
         uint64_t cut_bytes; /* how many more there were */
 };
 
-/* Why it did not end well. Strings may be NULL. */
+/* The error. Strings may be NULL. */
 struct run_error {
         const char *name; /* "memory_limit", "ValueError" */
         const char *value;
@@ -51,8 +51,6 @@ struct run_result {
         json_t *displays;  /* array of MIME bundles, or NULL for none */
         json_t *isolation; /* the isolation report, or NULL */
 };
-
-const char *run_status_name(enum run_status status);
 
 /* A new reference, or NULL when memory ran out. Bytes that are not UTF-8 become U+FFFD. */
 json_t *run_result_to_json(const struct run_result *result);

@@ -52,7 +52,7 @@ static char *find_interpreter(char *line, char **rest, const char **ret_name) {
         return path;
 }
 
-/* Python and shells are the image's own, wherever they are. */
+/* Python and shells are those of the image, wherever they are. */
 static void choose_interpreter(struct run_request *request, const char *name, const char *path) {
         static const char *const shells[] = { "sh", "bash", "dash" };
         for (size_t i = 0; i < ELEMENTS(shells); i++)
@@ -82,7 +82,7 @@ static int choose_by_first_line(struct run_request *request, struct err *err) {
         return request->owned_argument ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
 }
 
-/* `shown` is what the messages call it. */
+/* `shown` is its name in messages. */
 static int read_code(struct run_request *request, int fd, const char *shown, struct err *err) {
         struct stat status;
         if (fstat(fd, &status) < 0)
@@ -114,7 +114,7 @@ static int read_code(struct run_request *request, int fd, const char *shown, str
         return 0;
 }
 
-/* People name a command, or an interpreter before its file, or know -v from docker. */
+/* Common mistakes: a command instead of a file, an interpreter before its file, -v as in docker. */
 static int refuse_missing(const char *path, struct err *err) {
         static const char *const mounted[] = { "/", "./", "../", "~/" };
         if (strcmp(path, "python3") == 0 || strcmp(path, "python") == 0)
@@ -166,7 +166,7 @@ static void choose_plain_language(struct run_options *options, enum run_source s
 
 #define MAIN_NAME "__main__.py"
 
-/* As python3 does: a directory stands for the __main__.py in it. */
+/* As in python3: a directory means the __main__.py in it. */
 static char *find_main(const char *path) {
         struct stat status;
         char *main = NULL;
@@ -237,7 +237,7 @@ static int choose_module(struct run_options *options, struct err *err) {
         return RUN_CODE_CHOSEN;
 }
 
-/* Standard input: `is_named` by "-", or for want of anything else. */
+/* Reads standard input: `is_named` by "-", or because nothing else was given. */
 static int choose_input(struct run_options *options, bool is_named, struct err *err) {
         struct run_request *request = &options->request;
         choose_plain_language(options, RUN_FROM_INPUT);
@@ -248,7 +248,7 @@ static int choose_input(struct run_options *options, bool is_named, struct err *
                 return err_set(err, ERR_USAGE,
                                "no code was given and standard input is empty; give -c CODE, a file, or -- COMMAND");
         if (request->language == RUN_BASH && request->code_size < SHELL_TEXT_MAX)
-                request->source = RUN_FROM_TEXT; /* or commands that read would read the script */
+                request->source = RUN_FROM_TEXT; /* otherwise commands that read would read the script */
         return RUN_CODE_CHOSEN;
 }
 

@@ -1,8 +1,7 @@
-/* `glovebox run`, carried out: a box is made, one process runs in it, its output is passed on, everything goes.
- *
- * Theory of operation. This process opens what the box may see (image, workspace, mounts), makes the box (box.c), asks
- * its agent to start one process with three pipes as its standard streams, and relays (relay.c) until that process has
- * ended. A watchdog cleans up if we are killed. */
+/* Carries out a `glovebox run` without a daemon: makes a box, runs one process in it, passes on its output, removes the
+ * box. Theory of operation. This process opens what the box may see (image, workspace, mounts), makes the box (box.c),
+ * requests one process with three pipes as its standard streams from the agent, and relays (relay.c) until that process
+ * has ended. A watchdog removes the box if this process is killed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,7 +33,7 @@
 
 #define START_PATH IMAGE_KERNEL_PATH "/start" /* of a Python: guest/kernel/start/sitecustomize.py */
 
-/* What is open while a run goes on; released on every way out. */
+/* Resources of a run, released on every path. */
 struct cold_run {
         struct run run;
         bool rootless;
@@ -43,7 +42,7 @@ struct cold_run {
         int lease_fd;
         uid_t host_uid;
         gid_t host_gid;
-        struct box_mount mounts[RUN_MOUNTS_MAX + 3]; /* and /data, the script's directory, the extras */
+        struct box_mount mounts[RUN_MOUNTS_MAX + 3]; /* and /data, the script's directory, the additions */
         size_t n_mounts;
         struct helper_program egress;
         struct egress_rules *rules; /* NULL: no network */
@@ -103,7 +102,7 @@ static int open_neighbours(struct cold_run *cold, const struct policy *policy, s
         return add_tree(cold, source_fd, request->script_dir, BOX_CODE_DIR, false, err);
 }
 
-/* What a Python program has besides Python. An installation without these files runs it all the same. */
+/* Additions for a Python program. Without these files it runs without the additions. */
 static int open_extras(struct cold_run *cold, struct err *err) {
         char path[4200];
         if (cold->run.request->language != RUN_PYTHON || kernel_files_find(path, sizeof(path), NULL) < 0)
@@ -162,7 +161,7 @@ static int open_everything(struct cold_run *cold, struct err *err) {
 
 /* ---- what the box may reach ---- */
 
-/* The proxy is started first: a box that has to do without it is not worth making. */
+/* The proxy is started first: if that fails, no box is made. */
 static int start_proxy(struct cold_run *cold, struct err *err) {
         const struct run_request *request = cold->run.request;
         if (request->network == RUN_NETWORK_NONE && request->n_hosts == 0)

@@ -89,7 +89,7 @@ void run_neighbours_link(const struct run_request *request, int workspace_fd) {
                     strcmp(entry->d_name, "__pycache__") == 0)
                         continue;
                 (void) snprintf(target, sizeof(target), BOX_CODE_DIR "/%s", entry->d_name);
-                n += symlinkat(target, workspace_fd, entry->d_name) == 0; /* one that cannot be made is no failure */
+                n += symlinkat(target, workspace_fd, entry->d_name) == 0; /* a link that cannot be made is no error */
         }
         if (directory)
                 (void) closedir(directory);
@@ -127,7 +127,7 @@ static void report_hidden(const struct run_request *request, char *path) {
                                path);
 }
 
-/* One that lies beside the script, or that the image lacks. */
+/* A module that is beside the script, or missing in the image. */
 static void hint_at_module(const struct run_request *request, char *name) {
         char file[NAME_SHOWN_MAX + 8], path[4096];
         name[strcspn(name, ".")] = '\0';
@@ -146,7 +146,7 @@ static void hint_at_module(const struct run_request *request, char *name) {
                        request->image, name, name);
 }
 
-/* What pip itself advises (apt, a virtual environment) helps nobody in a box. */
+/* pip's own advice (apt, a virtual environment) does not work in a box. */
 static void hint_at_pip(const struct run_request *request) {
         if (!request->quiet)
                 (void) fprintf(stderr,

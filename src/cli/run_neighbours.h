@@ -1,10 +1,10 @@
-/* What lies beside a script on the host: shown in the box, read-only, at /run/code. The names are in the run's empty
- * workspace, too, as links: a script that opens "data.csv" finds the one beside it. */
+/* The files beside a script on the host: shown in the box, read-only, at /run/code. The run's empty workspace has links
+ * with their names: a script that opens "data.csv" finds the file beside it. */
 #pragma once
 
 #include "cli/run_request.h"
 
-/* In what pip writes when the image does not let it install (PEP 668). */
+/* A part of the message with which pip refuses to install into the image (PEP 668). */
 #define RUN_PIP_REFUSAL "externally-managed-environment"
 
 /* Decides whether the script's directory is shown, and which. One that every user can write to, or that the mount
@@ -12,12 +12,12 @@
  * caller's own HOME, and by the process that makes the box: the user did not name this directory. */
 int run_neighbours_choose(struct run_request *request, struct err *err);
 
-/* Before the box is made here: asks about what lies below that directory, too, which can take long. */
+/* Before this process makes the box: checks the files below that directory, too, which can take long. */
 int run_neighbours_confirm(struct run_request *request, struct err *err);
 
 /* Puts the links into the workspace, by its descriptor. */
 void run_neighbours_link(const struct run_request *request, int workspace_fd);
 
-/* The run has failed, and this is the end of what it said: if it missed something that lies beside the script, says so
- * on standard error. */
+/* The run has failed, and this is the end of its standard error: if it missed a file that is beside the script, prints
+ * that. */
 void run_neighbours_hint(const struct run_request *request, const char *last_words, size_t size);

@@ -88,7 +88,7 @@ void run_program_describe(const struct run_request *request, char *ret_text, siz
         for (char *at = ret_text; *at; at++)
                 if ((unsigned char) *at < ' ' || *at == 0x7f)
                         *at = ' ';
-        /* A character that was cut in half is none. */
+        /* Half a character is dropped. */
         while (*ret_text && !utf8_is_valid(ret_text, strlen(ret_text)))
                 ret_text[strlen(ret_text) - 1] = '\0';
 }

@@ -1,5 +1,5 @@
-/* What `glovebox run` was asked to do: everything is parsed and checked for form, nothing has been opened but the code.
- * The command line makes it, run_execute carries it out. */
+/* The request of a `glovebox run`: parsed and checked for form; only the code was opened. The command line makes it,
+ * run_execute carries it out. */
 #pragma once
 
 #include <jansson.h>
@@ -58,7 +58,7 @@ struct run_request {
         enum run_network network;
         const char *hosts[EGRESS_RULES_MAX]; /* what it may reach besides; checked for form */
         size_t n_hosts;
-        struct egress_operator egress; /* what the person at the keyboard says about hosts */
+        struct egress_operator egress; /* the user's own rules on hosts */
         bool json;
         bool allow_weaker;
         bool quiet;

@@ -59,7 +59,7 @@ int run_begin(const struct run_request *request, struct run *ret_run, struct err
         return make_id(ret_run->id, err) < 0 ? -1 : data_dir_open(ret_run->data_dir, err);
 }
 
-/* The directory for artifacts is made for the run, and goes again if it was not used. */
+/* The directory for artifacts is made for the run, and removed if it stays empty. */
 static void tidy_workspace(const struct run *run) {
         if (run->workspace_source_fd >= 0 && !run->had_artifacts_dir)
                 (void) unlinkat(run->workspace_source_fd, "artifacts", AT_REMOVEDIR);
@@ -125,7 +125,7 @@ int run_open_pipes(struct run *run, struct relay_target *target, int ret_theirs[
         for (size_t i = 0; i < 3; i++)
                 if ((code = i ? fd_make_pipe_from_box(ends[i]) : fd_make_pipe_to_box(ends[i])) < 0)
                         return err_sys(err, -code, "making a pipe");
-        /* Much output then takes few turns. Refused to a user who has many such pipes: nothing is lost. */
+        /* Fewer turns for much output. Linux refuses it to a user with many such pipes, which does no harm. */
         (void) fcntl(ends[1][1], F_SETPIPE_SZ, OUTPUT_PIPE_BYTES);
         run->relay.input_to_fd = ends[0][1];
         run->relay.out.from_fd = ends[1][0];

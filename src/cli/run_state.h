@@ -1,5 +1,5 @@
-/* A run as both ways of carrying it out know it: its workspace, its relay, what it used and left, and what is said
- * about it at the end. */
+/* The state of a `glovebox run`, with and without a daemon: its workspace, its relay, its usage, and the report at its
+ * end. */
 #pragma once
 
 #include <jansson.h>
@@ -23,7 +23,7 @@ struct run {
         struct relay relay;
         struct cgroup_usage usage;
         json_t *isolation; /* owned */
-        char last_words[RELAY_TAIL_BYTES]; /* the end of what a script said on standard error */
+        char last_words[RELAY_TAIL_BYTES]; /* the end of a script's standard error */
 };
 
 #define RUN_NONE                                                                                                       \
@@ -47,5 +47,5 @@ int run_open_pipes(struct run *run, struct relay_target *target, int ret_theirs[
 /* The same for pipes that are there already, and in the relay. */
 void run_fill_relay(struct run *run, struct relay_target *target);
 
-/* The program is over: collects what it left, says what there is to say. The exit status, or -1 with err. */
+/* The program has ended: collects its artifacts and prints the report. Returns the exit status, or -1 with err. */
 int run_conclude(struct run *run, struct err *err);

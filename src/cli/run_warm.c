@@ -1,5 +1,5 @@
-/* A run in a box of the daemon's: one that waits with a warm Python in it, or one that is made for this run, into which
- * a warm Python is forked. The daemon hands it over; from then on it is as if the box had been made here. */
+/* A run in a box of the daemon: one of its pool, or one that it makes for this run, with a Python forked from the
+ * nursery. The daemon hands the box over; from then on the run goes on as in a box that this process made. */
 #include "cli/run_warm.h"
 
 #include <errno.h>
@@ -89,7 +89,7 @@ static int make_payload(const struct run_request *request, char **ret_payload, s
         _cleanup_free_ char **argv = run_program_argv(request, interpreter, path, err);
         if (!argv)
                 return -1;
-        char **words = argv + (is_python ? 1 : 0); /* the Python in the box knows its own path */
+        char **words = argv + (is_python ? 1 : 0); /* the Python in the box has its own path */
         while (words[n])
                 n++;
         FILE *stream = open_memstream(ret_payload, ret_size);
@@ -139,7 +139,7 @@ static int connect_to(const struct run_options *options, struct warm_run *warm, 
         return daemon_client_connect(place.address, &warm->client, err);
 }
 
-/* Boxes of a daemon that was started before an upgrade are not what this program would make. */
+/* A daemon that was started before an upgrade makes boxes of the older version. */
 static bool is_other_build(const struct warm_run *warm) {
         const char *build = json_string_value(json_object_get(warm->target.box, "version"));
         return !build || strcmp(build, build_name()) != 0;
@@ -159,8 +159,8 @@ static int run_warm_start(struct warm_run *warm, struct err *err) {
         return 0;
 }
 
-/* The daemon has died or was stopped, and the next one does not know the program: `glovebox ps` and `kill` find it by
- * the id that it had. */
+/* The daemon has exited, and the next one has no record of the program: `glovebox ps` and `kill` find it by its file.
+ * */
 static void on_orphaned(void *context) {
         struct warm_run *warm = context;
         const char *id = json_string_value(json_object_get(warm->target.box, "id"));
@@ -195,10 +195,10 @@ static int carry_out(struct warm_run *warm, struct err *err) {
         return status;
 }
 
-/* Kept until the box is made: what the daemon refuses is most often refused here, too, in the same words. */
+/* Kept until the box is made: a request that the daemon refuses is most often refused here, too, in the same words. */
 static struct err reason_for_here;
 
-/* Not "no daemon runs", which is no failure. */
+/* Not if there is no daemon, which is no error. */
 static void run_warm_explain(const struct run_request *request, const struct err *err) {
         bool is_absent = err->code == ERR_NOT_FOUND || err->code == ERR_GONE || err->code == ERR_PERMISSION;
         if (!is_absent || request->verbose)

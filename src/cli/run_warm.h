@@ -1,4 +1,4 @@
-/* `glovebox run` in a box of a daemon's. */
+/* `glovebox run` in a box of the daemon. */
 #pragma once
 
 #include "cli/run_options.h"
@@ -11,5 +11,5 @@ enum {
 /* Returns the exit status, or one of the above. */
 int run_warm(const struct run_options *options, struct err *err);
 
-/* Prints why the daemon did not make the box, if it was asked: for when one is about to be made here. */
+/* Prints why the daemon did not make the box: before this process makes one. */
 void run_warm_tell_reason(void);

@@ -72,10 +72,10 @@ static int wait_for_other(const struct serve_options *options) {
                 }
                 (void) nanosleep(&(const struct timespec) { .tv_nsec = 50 * 1000 * 1000 }, NULL);
         }
-        return -1; /* the daemon's own error stays: it says who holds what */
+        return -1; /* the daemon's own error stays: it names the process that holds the lock */
 }
 
-/* Helpers of the daemon may hold the pipe open, so its end alone cannot be waited for: the process is looked at. */
+/* Helpers of the daemon may hold the pipe open, so its end cannot be waited for: the process is checked, too. */
 static int read_byte(int from_fd, pid_t pid, char *ret_byte) {
         for (bool dead = false;;) {
                 struct pollfd watched = { .fd = from_fd, .events = POLLIN };
@@ -84,7 +84,7 @@ static int read_byte(int from_fd, pid_t pid, char *ret_byte) {
                         return read(from_fd, ret_byte, 1) == 1 ? 0 : -1;
                 if (dead)
                         return -1;
-                dead = waitpid(pid, NULL, WNOHANG) == pid; /* once more around: its last words may be in the pipe */
+                dead = waitpid(pid, NULL, WNOHANG) == pid; /* once more: its last message may be in the pipe */
         }
 }
 
@@ -102,7 +102,7 @@ static int wait_until_ready(const struct serve_options *options, int from_fd, pi
         return err->code == ERR_BUSY ? wait_for_other(options) : -1;
 }
 
-/* Where the daemon at the other end serves its API, "" for nowhere but the UNIX socket; "" also when it cannot say. */
+/* The address of the API of the daemon at the other end; "" if it has only the UNIX socket, or does not report it. */
 static void ask_address(struct daemon_client *client, char ret_address[static 128]) {
         json_t *answer = NULL;
         struct err ignored;
@@ -113,7 +113,8 @@ static void ask_address(struct daemon_client *client, char ret_address[static 12
         json_decref(answer);
 }
 
-/* Options count when a daemon starts: one that was asked for a port and is there without it must not look served. */
+/* Options count only when a daemon starts: if one runs already without the requested port, that must not look like
+ * success. */
 static int meet_other(const struct serve_options *options, const struct service_settings *service,
                       struct daemon_client *other, struct err *err) {
         char address[128], wanted[128];

@@ -5,5 +5,5 @@
 #include "base/err.h"
 #include "session/serve_options.h"
 
-/* Before the ceiling is settled: 0 there means that nothing was said. */
+/* Before the upper limits are set: 0 in them means that none was given. */
 int serve_check(const struct serve_options *options, const struct service_settings *service, struct err *err);

@@ -50,9 +50,9 @@ static bool init_fork(struct init *init) {
         return init->daemon == 0;
 }
 
-/* The daemon has ended. True in the child that is the next one; does not return if there is to be none. */
+/* The daemon has exited. True in the child that becomes the next daemon; does not return if there is no next one. */
 static bool init_follow(struct init *init, int status) {
-        /* One that follows another may find what the old one has not let go of yet: it is tried again, too. */
+        /* The next daemon may find locks that the old one has not released yet: it is started again, too. */
         bool has_crashed = WIFSIGNALED(status) || (init->n_started > 1 && WEXITSTATUS(status) != 0);
         if (init->is_ending || (!has_crashed && !init->restarts))
                 _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));

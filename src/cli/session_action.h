@@ -1,4 +1,4 @@
-/* What the words after `glovebox session` share: their command line, and the ones that have files of their own. */
+/* The verbs below `glovebox session`: their common command line, and those with files of their own. */
 #pragma once
 
 #include <jansson.h>
@@ -9,7 +9,7 @@
 #include "cli/session_verb.h"
 #include "client/daemon_client.h"
 
-/* The command line of every word but `new`. */
+/* The command line of every verb but `new`. */
 struct session_line {
         struct socket_choice where;
         bool json, names, trim, keep_files, all;

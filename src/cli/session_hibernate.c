@@ -88,7 +88,7 @@ int session_action_hibernate(struct daemon_client *client, const struct session_
         return line->all ? hibernate_all(client, line, err) : hibernate_one(client, line, names, err);
 }
 
-/* Its box ends a moment after it said that it sleeps. */
+/* Its box ends a moment after the answer. */
 static int ask_to_move(struct daemon_client *client, json_t *body, json_t **ret_answer, struct err *err) {
         const struct daemon_request request = { .body = body };
         for (int i = 0;; i++) {
@@ -100,7 +100,7 @@ static int ask_to_move(struct daemon_client *client, json_t *body, json_t **ret_
         }
 }
 
-/* What cannot sleep cannot come along: it is named, and the session stays where it is. */
+/* If a variable cannot be saved, it is named, and the session is not moved. */
 static int put_to_sleep(struct daemon_client *client, const char *name, struct err *err) {
         json_t *body = json_pack("{s:s, s:s}", "op", "session.hibernate", "session", name), *answer = NULL;
         const struct daemon_request request = { .body = body };

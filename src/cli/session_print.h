@@ -1,5 +1,5 @@
-/* Sessions, their runs and the daemon's state as the daemon describes them in JSON, printed for people. What a field of
- * another version lacks is shown as "-". */
+/* Prints sessions, their runs and the daemon's state, from the JSON of the daemon. A field that a daemon of another
+ * version lacks is shown as "-". */
 #pragma once
 
 #include <jansson.h>

@@ -237,7 +237,7 @@ void session_request_warn(const char *name, const json_t *answer) {
         size_t used = 0, n = json_array_size(unchanged);
         for (size_t i = 0; i < n && used < sizeof(words); i++) {
                 const char *word = json_string_value(json_array_get(unchanged, i));
-                const char *unit = word ? strstr(word, "_bytes") : NULL; /* people say memory, not memory_bytes */
+                const char *unit = word ? strstr(word, "_bytes") : NULL; /* shown as memory, not memory_bytes */
                 int size = unit ? (int) (unit - word) : 100;
                 int more =
                         snprintf(words + used, sizeof(words) - used, "%s%.*s", i ? ", " : "", size, word ? word : "");

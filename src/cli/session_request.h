@@ -1,4 +1,4 @@
-/* What a session is made of, from a command line to the fields of `session.create`. */
+/* From the options of a command line to the fields of `session.create`. */
 #pragma once
 
 #include <jansson.h>
@@ -11,7 +11,7 @@ enum session_mode { SESSION_MODE_UNSAID, SESSION_MODE_FAST, SESSION_MODE_FRESH }
  * applies.
  * */
 struct session_options {
-        struct run_options run; /* its socket_choice says where the daemon is */
+        struct run_options run; /* its socket_choice has the daemon's socket */
         int mode;               /* enum session_mode */
         bool users;
         const char *user; /* of one command, or NULL */
@@ -25,8 +25,8 @@ extern const struct option_row session_new_rows[SESSION_NEW_ROWS];
 
 void session_options_release(struct session_options *options);
 
-/* Adds to `body` what was given. Paths are made absolute: the daemon has a current directory of its own. */
+/* Adds the given options to `body`. Paths are made absolute: the daemon has a current directory of its own. */
 int session_request_put(const struct session_options *options, json_t *body, struct err *err);
 
-/* Says on standard error what a session that is there already was asked for in vain: `answer` is of session.create. */
+/* Prints on standard error which options an existing session did not take. `answer` is that of session.create. */
 void session_request_warn(const char *name, const json_t *answer);

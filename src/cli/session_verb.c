@@ -75,7 +75,7 @@ static int do_show(struct daemon_client *client, const struct session_line *line
         return code;
 }
 
-/* The names of sessions, as the operator says them; an array of texts. With a key, only that key's. */
+/* The names of sessions in the operator's form, as an array of texts. With a key, only that key's. */
 int session_list_names(struct daemon_client *client, const char *key, bool awake_only, json_t **ret_names,
                        struct err *err) {
         json_t *answer = NULL, *session;
@@ -294,7 +294,7 @@ static int fail_unknown(const char *word) {
         return terminal_fail(&err);
 }
 
-/* What people who come from elsewhere type. */
+/* Words of other tools. */
 static const char *usual_word(const char *word) {
         static const char *const known[][2] = {
                 { "list", "ls" },   { "create", "new" }, { "make", "new" },        { "remove", "rm" },

@@ -2,7 +2,7 @@
 
 #include "cli/verb.h"
 
-/* The words after `session`, for the table of verbs; and the options of `status` and `stop`. */
+/* The verbs below `session`, for the table of verbs; and the options of `status` and `stop`. */
 enum { SESSION_PARTS = 11 };
 extern const struct verb_part session_parts[SESSION_PARTS];
 extern const struct option_table status_option_table, stop_option_table;

@@ -1,4 +1,5 @@
-/* Source code as UTF-8 text: a byte order mark goes, and a coding line ("# -*- coding: latin-1 -*-") is obeyed. */
+/* Source code as UTF-8 text: a byte order mark is removed, and a coding line ("# -*- coding: latin-1 -*-") is obeyed.
+ * */
 #pragma once
 
 #include "cli/run_request.h"

@@ -60,7 +60,7 @@ static bool is_absent(const struct err *err) {
         return err->code == ERR_NOT_FOUND || err->code == ERR_GONE;
 }
 
-/* Not running is an answer, not a failure to answer. */
+/* "Not running" is an answer, not an error. */
 static int print_absent(const struct line *line, const struct socket_place *place, const struct err *why,
                         struct err *err) {
         if (!line->json) {
@@ -105,7 +105,7 @@ int verb_status(int argc, char **argv) {
         return status < 0 ? terminal_fail(&err) : status;
 }
 
-/* Until it has really ended: who starts the next one right after us must not find this one's locks. */
+/* Until it has exited: a daemon that is started next must not find its locks. */
 static int wait_for_end(int pidfd, struct err *err) {
         struct pollfd watched = { .fd = pidfd, .events = POLLIN };
         if (pidfd < 0 || poll(&watched, 1, END_TIMEOUT_MS) != 0)
@@ -131,7 +131,7 @@ static int status_stop(const struct line *line, const struct socket_place *place
         int code = daemon_client_call(&client, &request, &answer, &why);
         json_decref(answer);
         json_decref(body);
-        if (code < 0 && why.code != ERR_GONE) { /* one that ended without a word has ended, too */
+        if (code < 0 && why.code != ERR_GONE) { /* it may exit without an answer */
                 *err = why;
                 return -1;
         }

@@ -25,7 +25,7 @@ static const struct verb *find_by_part(const char *name) {
         return NULL;
 }
 
-/* What people type who know other tools. */
+/* Words of other tools. */
 static const struct {
         const char *typed, *instead;
 } other_words[] = {
@@ -94,7 +94,7 @@ void verb_print_overview(FILE *file) {
                      file);
 }
 
-/* Where the daemon is can be said to every part of a verb that speaks to it. */
+/* Every part of a verb that connects to the daemon takes the options of its socket. */
 #define SHARED_GROUP "Daemon"
 
 static bool is_shared(const struct option_row *row) {

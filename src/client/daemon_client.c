@@ -142,7 +142,7 @@ struct call {
         uint16_t number;
         size_t follows_at;
         bool follows_over; /* END was put, or there is nothing to put */
-        bool deaf;         /* the daemon reads no more; what it has said still comes */
+        bool deaf;         /* the daemon reads no more; messages that it sent before still come */
         json_t *answer;
         struct err *err;
 };
@@ -169,7 +169,7 @@ int daemon_client_post(struct daemon_client *client, json_t *body, struct err *e
         return put_request(client, body, &number, err);
 }
 
-/* Keeps the queue filled with what follows the request, without ever holding much of it. */
+/* Keeps the queue filled with the DATA of the request, and holds little of it. */
 static int put_follows(struct call *call) {
         const struct daemon_request *request = call->request;
         struct daemon_client *client = call->client;
@@ -200,7 +200,7 @@ static int put_input(struct call *call) {
         return daemon_client_put(call->client, MESSAGE_END, call->number, NULL, 0, call->err);
 }
 
-/* If the daemon no longer reads, its answer says why. */
+/* If the daemon no longer reads, its answer has the reason. */
 static void daemon_client_flush(struct call *call) {
         if (call->deaf || message_queue_flush(&call->client->queue, call->client->fd) >= 0)
                 return;
@@ -278,7 +278,7 @@ static int take_message(struct call *call, const struct message *message) {
         }
 }
 
-/* All messages that are there. 0: on with it; DAEMON_CALL_LEFT; -1. */
+/* Handles all messages that have arrived. 0: continue; DAEMON_CALL_LEFT; -1. */
 static int take_messages(struct call *call) {
         struct message message;
         while (!call->answer) {

@@ -12,7 +12,7 @@
 
 enum { WORDS_MAX = 4096 };
 
-/* Between fork and exec: only what may be called there. */
+/* Between fork and exec: only functions that are safe there. */
 _Noreturn static void become_serve(const struct socket_place *place, int words_fd) {
         char project_word[] = "--project";
         char *argv[] = { (char[]) { "glovebox" },
@@ -59,7 +59,7 @@ int daemon_start(const struct socket_place *place, struct err *err) {
         _cleanup_free_ char *words = NULL;
         size_t size = 0;
         int read_code = fd_read_to_end(from_fd, WORDS_MAX, &words, &size);
-        fd_close(&from_fd); /* who writes more than that gets EPIPE, and not a full pipe to wait at */
+        fd_close(&from_fd); /* a process that writes more gets EPIPE, and does not wait on a full pipe */
         int status = 0;
         while (waitpid(pid, &status, 0) < 0)
                 if (errno != EINTR)

@@ -66,7 +66,7 @@ static bool is_usable(const char *runtime_dir) {
         return access(parent, W_OK | X_OK) == 0;
 }
 
-/* The socket of the project: one that is there, or else where it would be made. Says whether it is there. */
+/* The socket of the project: an existing one, or the path for a new one. True if it exists. */
 static bool find_address(const char *project, char ret_address[static SOCKET_PATH_MAX]) {
         char directories[RUNTIME_DIRS][RUNTIME_MAX], hash[2 * SHA256_SIZE + 1];
         size_t n = runtime_dirs(directories);
@@ -113,7 +113,7 @@ static bool is_in_runtime_dir(const char *path) {
         return false;
 }
 
-/* What lies in a project is only a link. */
+/* In a project there is only a link. */
 static int set_address(struct socket_place *place, struct err *err) {
         size_t length = strlen(place->path), tail = sizeof(PROJECT_SOCKET) - 1;
         if (length > tail && strcmp(place->path + length - tail, PROJECT_SOCKET) == 0) {
@@ -150,7 +150,7 @@ static int set_default(struct socket_place *place, struct err *err) {
                 return set_path(place, data, name, err);
         char directories[RUNTIME_DIRS][RUNTIME_MAX];
         size_t n = runtime_dirs(directories);
-        /* /run/user/<uid> without the variable is no place that others would look at. */
+        /* Without the variable, other programs do not look in /run/user/<uid>. */
         bool has_first = geteuid() == 0 || socket_place_variable("XDG_RUNTIME_DIR");
         return set_path(place, directories[has_first ? 0 : n - 1], name, err);
 }

@@ -22,7 +22,7 @@
 
 enum { SOCKET_PATH_MAX = 108 }; /* sun_path, with its NUL */
 
-/* What the command line said; NULL where it said nothing. */
+/* From the command line; NULL: not given. */
 struct socket_choice {
         const char *socket, *socket_dir, *project;
 };
@@ -34,7 +34,6 @@ struct socket_place {
         char project[DATA_DIR_PATH_MAX]; /* the project's directory, absolute and resolved, or "" */
 };
 
-/* Only chooses: nothing needs to exist but the project's directory. Too long a path is ERR_USAGE and says what to do.
- */
+/* Only chooses: nothing needs to exist except the project's directory. ERR_USAGE: the path is too long. */
 int socket_place_choose(const struct socket_choice *choice, bool search_upwards, struct socket_place *ret_place,
                         struct err *err);

@@ -53,7 +53,7 @@ static void on_first_sweep(void *context) {
         reaper_sweep_boxes();
 }
 
-static void on_drained(void *context) {
+static void daemon_on_drained(void *context) {
         struct daemon *daemon = context;
         loop_timer_drop(&daemon->drain_timer);
         loop_stop(daemon->manager.loop);
@@ -79,7 +79,7 @@ static void daemon_drain(struct daemon *daemon) {
         }
         uint64_t end_ms = loop_now_ms() + manager->options->drain_ms;
         daemon->drain_timer = loop_timer(manager->loop, end_ms, on_drain_time, daemon);
-        manager->options->front->drain(daemon->front, on_drained, daemon);
+        manager->options->front->drain(daemon->front, daemon_on_drained, daemon);
 }
 
 static void on_signal(void *context, uint32_t events) {

@@ -1,5 +1,5 @@
-/* The daemon: listeners, signals, clients and the front end over HTTP. The session manager (session/manager.h), a part
- * of it, has the sessions. */
+/* The daemon: listeners, signals, clients and the front end over HTTP. Its session manager (session/manager.h) has the
+ * sessions. */
 #pragma once
 
 #include <stddef.h>

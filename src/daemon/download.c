@@ -11,7 +11,7 @@
 
 enum {
         CHUNK = 256 << 10, /* small enough to stay in a core's cache between the file and the socket */
-        FEED_US = 2000, /* after so long others have a turn: a reader may be as fast as we are, and a file endless */
+        FEED_US = 2000, /* then others have a turn: a file may be endless, and its reader as fast as the daemon */
 };
 
 static void download_drop(struct client *client, struct download *download) {
@@ -25,7 +25,7 @@ static void download_drop(struct client *client, struct download *download) {
         free(download);
 }
 
-/* False when it is over; the answer remains to be given. */
+/* False at its end; the answer was not sent yet. */
 static bool download_feed_one(struct client *client, struct download *download, uint64_t until_us,
                               struct err *ret_err) {
         static char chunk[CHUNK]; /* one thread, one user at a time */

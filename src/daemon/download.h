@@ -15,11 +15,11 @@ struct download {
         uint64_t at, end;
 };
 
-/* Sends [offset, offset + size) as DATA…, END, ANSWER {size}. Takes the descriptor. ERR_UNSUPPORTED when the caller's
- * way has no DATA. */
+/* Sends [offset, offset + size) as DATA…, END, ANSWER {size}. Takes the descriptor. ERR_UNSUPPORTED: the caller's
+ * protocol has no DATA. */
 int download_begin(struct caller *caller, int fd, uint64_t offset, uint64_t size, struct err *err);
 
-/* Goes on as long as the client's queue has room. */
+/* Continues while the client's queue has room. */
 void download_feed(struct client *client);
 
 void download_free_all(struct client *client);

@@ -18,7 +18,7 @@
 #include "session/session_config.h"
 #include "store/workspace.h"
 
-/* Standard input of a run (cli/input_feed.h) passes through the kernel's directory, which its code can reach anyway. */
+/* Standard input of a run (cli/input_feed.h) goes through the kernel's directory, which its code can reach. */
 static int open_directory_of(const struct session *session, bool is_input, struct err *err) {
         const struct remote_place place = remote_place_of(session);
         if (session->is_remote)
@@ -60,7 +60,7 @@ int operation_file_open(struct caller *caller, const struct file_request *reques
                                &ret_file->status, err);
         if (ret_file->fd < 0)
                 return -1;
-        /* Some disks have Linux read 8 MiB ahead, which takes 30 ms where a box left a hole instead of data. */
+        /* For some disks Linux reads 8 MiB ahead, which takes 30 ms in a sparse file. */
         (void) posix_fadvise(ret_file->fd, 0, 0, POSIX_FADV_RANDOM);
         return 0;
 }
@@ -84,7 +84,7 @@ static int write_list(int directory_fd, const void *context, struct json_writer 
         return text->failed ? err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY) : 0;
 }
 
-/* A box chooses how many files there are. */
+/* Code in the box chooses the number of files. */
 static int answer_list(struct caller *caller, int directory_fd, const struct list_job *job, struct err *err) {
         _cleanup_json_writer_ struct json_writer text = { 0 };
         if (!workspace_lists_short(directory_fd, job->relative))

@@ -106,7 +106,7 @@ static void on_written_durably(void *context, const char *bytes, size_t size) {
         (void) err_set(&err, ERR_SYSTEM, "the file may not have been written: the process that did it died; try again");
         if (size == sizeof(err))
                 memcpy(&err, bytes, sizeof(err));
-        workspace_drop_file(&durable->file); /* our side of it; a name that it had has gone */
+        workspace_drop_file(&durable->file); /* the daemon's side of it: its temporary name is gone */
         free(durable);
         if (!caller)
                 return;

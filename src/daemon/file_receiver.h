@@ -21,7 +21,7 @@ struct file_receiver {
         struct workspace_file file;
         char *path;    /* below the workspace */
         bool is_finished;
-        bool replaced; /* after it was finished: something was there before */
+        bool replaced; /* after it was finished: it replaced something */
 };
 
 /* `max_bytes` (0: none) bounds the file besides the session's disk limit. -1: there is nothing to abandon. The request
@@ -38,8 +38,8 @@ int file_receiver_piece(struct file_receiver *receiver, const char *bytes, size_
 /* Gives the file its name. Call file_receiver_abandon afterwards all the same. */
 int file_receiver_finish(struct file_receiver *receiver, struct err *err);
 
-/* The same, and the caller is answered with {"size"} when the file is on the disk with its name: a helper job waits for
- * that. -1: not answered, and nothing was put in place. */
+/* Finishes it, and answers the caller with {"size"} when the file and its name are on the disk: a helper job waits for
+ * that. -1: not answered, and no file was made. */
 int file_receiver_finish_durably(struct file_receiver *receiver, struct caller *caller, struct err *err);
 
 /* Releases it, and gives back its bytes unless it was finished. Always the last call. */

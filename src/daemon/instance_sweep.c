@@ -21,7 +21,7 @@ static void note_name(const char *name, void *context) {
         (void) json_array_append_new(context, json_string(name));
 }
 
-/* In a child: their names, and why there are no virtual machines. */
+/* In a child: lists instances, and writes why there are no virtual machines. */
 static int do_sweep(const int *fds, int out_fd, void *context) {
         const struct session_manager *manager = context;
         const struct engine_settings *settings = &manager->options->engines;
@@ -38,7 +38,7 @@ static int do_sweep(const int *fds, int out_fd, void *context) {
         return text ? fd_write_all(out_fd, text, strlen(text)) : -1;
 }
 
-/* A session is known here before its instance is made: what is unknown now has nobody. */
+/* A session is registered before its instance is made: an instance without one is left over. */
 static void on_swept(void *context, const char *bytes, size_t size) {
         struct session_manager *manager = context;
         json_t *answer = bytes ? json_loadb(bytes, size, 0, NULL) : NULL, *item;

@@ -1,5 +1,5 @@
-/* Instances that were made for sessions of this daemon and that it does not know any more: removed, at its start and
- * every minute. The server is asked then, too, whether it can make virtual machines (remote_link.h, vm_trouble). */
+/* Removes instances that were made for this daemon and belong to no session of it, at its start and every minute. It
+ * also checks whether the server can make virtual machines (remote_link.h, vm_trouble). */
 #pragma once
 
 struct session_manager;

@@ -1,4 +1,4 @@
-/* The daemon's UNIX socket. A stale one is replaced, a live one never. */
+/* The daemon's UNIX socket. It replaces a socket that no daemon listens on, and no other. */
 #pragma once
 
 #include "base/err.h"

@@ -1,4 +1,4 @@
-/* Runs that bring all they need: code or a command, its input and its files, in a box that is gone at its end. */
+/* One-shot runs: a request brings code or a command, its input and its files; its box is removed at the end. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ enum { FILES_MAX = 100, FILE_NAME_MAX = 255 };
 
 /* ---- files ---- */
 
-/* "a/b.csv": below the workspace, and written in one way only. */
+/* "a/b.csv": below the workspace, without "..", "." or empty parts. */
 static bool is_file_name(const char *name) {
         size_t length = strlen(name);
         if (length == 0 || length > FILE_NAME_MAX)
@@ -97,7 +97,7 @@ static int check_whole(const struct run_request *request, bool is_python, struct
         return 0;
 }
 
-/* What `bash -c CODE bash ARGS` is; the kernel knows the shell of the image. A new reference. */
+/* `bash -c CODE bash ARGS`, with the shell that the image has. A new reference. */
 static json_t *shell_words(const struct run_request *request) {
         json_t *words = json_pack("[s, s, s%, s]", "", "-c", request->code, request->code_size, "bash"), *word;
         size_t i;

@@ -42,7 +42,7 @@ struct run_request {
         /* code, for operation_execute */
         const char *code;
         size_t code_size;
-        const char *context;    /* a name space of the session; NULL: the usual one */
+        const char *context;    /* a namespace of variables in the session; NULL: the usual one */
         const char *file;       /* its name in tracebacks */
         json_t *args;           /* a list: sys.argv[1:] */
         bool is_not_counted;    /* no execution count, no history */
@@ -54,9 +54,9 @@ struct run_request {
         const char *user;       /* who runs it, in a sandbox with users; NULL: the sandbox's own user */
         const char *stdin_path; /* a file in the box; NULL: the input is empty */
 
-        /* a run that brings all it needs (operation_one_shot, which sets is_one_shot) */
+        /* a one-shot run (operation_one_shot, which sets is_one_shot) */
         const char *language;   /* of `code`: "python", "bash" or "sh"; NULL: Python */
-        const char *stdin_text; /* its standard input; NULL: as the members above say */
+        const char *stdin_text; /* its standard input; NULL: as in the members above */
         json_t *files;          /* an object: names below the workspace, and a text or {"base64"} of each */
         bool is_one_shot;       /* code ends as a program: threads are joined, exit handlers are called */
         bool wants_contents;    /* the result has the contents of its artifacts; ephemeral runs only */
@@ -66,36 +66,35 @@ struct run_request {
         json_t *env;       /* an object of texts, for this run */
         const char *input; /* a token: the caller has an input to offer (docs/PROTOCOL.md) */
         uint64_t timeout_ms; /* 0: that of the session */
-        bool is_light;       /* an ephemeral run that needs nothing that is preloaded */
+        bool is_light;       /* an ephemeral run that needs no preloaded modules */
         bool stream;         /* output comes as it is written (caller.h) */
-        bool detach;         /* answered with its run_id as soon as it is written down */
+        bool detach;         /* answered with its run_id as soon as it is recorded */
         bool cancel_on_disconnect;
 };
 
-/* Fills a request from the members that docs/PROTOCOL.md has for `execute` and `command`: the wires that speak JSON
- * have the same ones. `options` stays NULL. The texts are those of `json`. */
+/* Fills a request from the members of `execute` and `command` (docs/PROTOCOL.md), which all JSON front ends share.
+ * `options` stays NULL. The texts are those of `json`. */
 int run_request_read_json(json_t *json, struct run_request *ret_request, struct err *err);
 
 /* Runs code, or a command. The answer is the run's result. */
 int operation_execute(struct caller *caller, const struct run_request *request, struct err *err);
 int operation_command(struct caller *caller, const struct run_request *request, struct err *err);
 
-/* Runs code, by its language, or a command in a box of its own, which is gone when the answer comes. The run is
- * cancelled when its caller disconnects. The options of the box are `options`. */
+/* Runs code in its language, or a command, in a box of its own. The box is removed before the answer. The run is
+ * cancelled if its caller disconnects. `options` are those of the box. */
 int operation_one_shot(struct caller *caller, const struct run_request *request, struct err *err);
 
-/* Checks the members of a run that brings all it needs. */
+/* Checks the members of such a run. */
 int one_shot_check(const struct run_request *request, struct err *err);
 
 struct run_reference {
         const char *session, *run_id;
-        uint64_t from; /* number of the first event wanted; 0: of all */
+        uint64_t from; /* number of the first event; 0: all */
 };
 
 /* The events of a run again, then its result. */
 int operation_run_read(struct caller *caller, const struct run_reference *reference, struct err *err);
-/* The result of a run that is over, with its output; {"run_id", "status": "running" or "waiting"} of one that is
- * not. */
+/* The result of an ended run, with its output, or {"run_id", "status": "running" or "waiting"}. */
 int operation_run_show(struct caller *caller, const struct run_reference *reference, struct err *err);
 /* {"interrupted"} */
 int operation_run_cancel(struct caller *caller, const struct run_reference *reference, struct err *err);
@@ -122,12 +121,12 @@ int operation_install(struct caller *caller, const struct install_request *reque
 struct session_created {
         struct session_info info;
         bool is_new;
-        json_t *unchanged; /* names of options that it has otherwise, since it was there before; owned, or NULL */
+        json_t *unchanged; /* names of options in which an existing session differs; owned, or NULL */
 };
 
 struct session_details {
         struct session_info info;
-        json_t *runs, *isolation; /* its last runs, and what separates it from the host; owned */
+        json_t *runs, *isolation; /* its last runs and its isolation; owned */
 };
 
 int operation_session_create(struct caller *caller, const char *session, json_t *options,
@@ -152,11 +151,11 @@ int operation_session_restart(struct caller *caller, const char *session, struct
 /* {"state", …} */
 int operation_session_hibernate(struct caller *caller, const char *session, bool trim_only, struct err *err);
 
-/* To another engine, by "engine", "isolation" and "image"; ERR_BUSY while it has a box. */
+/* Moves it to another engine, by "engine", "isolation" and "image". ERR_BUSY while it has a box. */
 int operation_session_move(struct caller *caller, const char *session, json_t *options, struct session_info *ret_info,
                            struct err *err);
 
-/* The session sleeps, with the sleep file that was written to it as "sleep" with "input". */
+/* Makes the session sleep, with the sleep file that was written as the file "sleep" with "input". */
 int operation_session_adopt(struct caller *caller, const char *session, struct session_info *ret_info, struct err *err);
 
 /* Changes limits of a session that may be running: an object as that of session.create. */
@@ -169,11 +168,11 @@ struct file_request {
         const char *session;
         const char *path; /* below the workspace, as the box or the caller names it (store/workspace.h) */
         const char *to;   /* of a move */
-        bool recursive;   /* of a removal: a directory with all that is in it */
-        bool no_links;    /* of opening: refuse what is reached through a symbolic link */
-        bool follows;     /* of looking: at what a link leads to, and with its tag */
+        bool recursive;   /* of a removal: a directory with its contents */
+        bool no_links;    /* of opening: refuse a path through a symbolic link */
+        bool follows;     /* of stat: follow a link, and report the tag */
         bool is_input;    /* standard input of a run: below the kernel's own directory, not the workspace */
-        bool creates;     /* a session that is not there is made, */
+        bool creates;     /* a missing session is made, */
         json_t *options;  /* with these */
 };
 

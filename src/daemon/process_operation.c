@@ -36,7 +36,7 @@ static json_t *describe_work(const struct run *run) {
                 code += strspn(code, " \t\r\n");
                 (void) snprintf(text, sizeof(text), "%.*s", (int) strcspn(code, "\r\n"), code);
         }
-        for (size_t end = strlen(text); end > 0; end--) { /* a character cut in half is no UTF-8 */
+        for (size_t end = strlen(text); end > 0; end--) { /* half a character is not UTF-8 */
                 json_t *cut = json_stringn(text, end);
                 if (cut)
                         return cut;
@@ -56,7 +56,7 @@ static json_t *describe_program(const struct session *session) {
         bool running = session->state == SESSION_RUNNING;
         return json_pack("{s:s, s:s, s:I, s:s}", "run_id", session->row.id, "status", running ? "running" : "waiting",
                          "running_ms", (json_int_t) (loop_now_ms() - session->used_ms), "what",
-                         *session->what ? session->what : "glovebox run");
+                         *session->program.what ? session->program.what : "glovebox run");
 }
 
 int operation_ps(struct caller *caller, struct err *err) {
@@ -143,7 +143,7 @@ int operation_kill(struct caller *caller, const char *target, bool hard, struct 
         return 0;
 }
 
-/* Only what can be changed in a box that lives. */
+/* Only limits that can be changed in a running box. */
 static int check_changeable(json_t *limits, struct err *err) {
         static const char *const good[] = { "memory_bytes", "memory",     "cpus", "pids",       "timeout_ms",
                                             "timeout",      "disk_bytes", "disk", "disk_files", "files" };
@@ -183,7 +183,7 @@ static int change_box(const struct session *session, const struct limits *limits
         return cgroup_change_limits(&session->kernel->cgroup, limits, err);
 }
 
-/* The box, then what the next one is made from. */
+/* Changes the running box first, then the row from which the next box is made. */
 int operation_session_set(struct caller *caller, const char *name, json_t *limits, struct session_info *ret_info,
                           struct err *err) {
         caller_begin(caller, "session.set", name);

@@ -50,7 +50,7 @@ int project_link_make(const char *link, const char *socket_path, struct err *err
                                                link);
                         (void) unlinkat(fd, names[i], 0);
                 }
-                /* On a file system without links the project's clients find the socket all the same. */
+                /* A file system may have no links: clients of the project find the socket without one. */
                 if (symlinkat(target, fd, names[i]) < 0 && errno != EPERM && errno != EOPNOTSUPP)
                         return err_sys(err, errno, "linking %.300s to %.200s", link, target);
         }

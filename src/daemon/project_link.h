@@ -4,8 +4,8 @@
 
 #include "base/err.h"
 
-/* `link` is the path of the first; the other ends in "-api.sock", as its target does. What a killed daemon left is
- * replaced; anything else at their place is left alone: ERR_EXISTS. */
+/* `link` is the path of the first; the other ends in "-api.sock", as its target does. Replaces links that a killed
+ * daemon left. Anything else there stays: ERR_EXISTS. */
 int project_link_make(const char *link, const char *socket_path, struct err *err);
 
 /* Removes them, if they still lead to this daemon. */

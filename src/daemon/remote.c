@@ -68,7 +68,8 @@ json_t *remote_write_limits(const struct limits *limits) {
                          "disk_bytes", (json_int_t) limits->disk_bytes, "disk_files", (json_int_t) limits->disk_files);
 }
 
-/* The Glovebox in an instance knows no standards of this daemon's: it is told all. Its image is the instance's. */
+/* The Glovebox in an instance does not have this daemon's defaults: the request names every limit. Its image is the
+ * instance's. */
 static void add_row(const struct registry_session *row, json_t *kept, json_t *request) {
         json_t *env = json_object_get(kept, "env");
         if (env && !json_object_get(request, "env"))
@@ -77,7 +78,7 @@ static void add_row(const struct registry_session *row, json_t *kept, json_t *re
         (void) json_object_set_new(request, "mode", json_string(row->mode));
 }
 
-/* What was asked for when the session was made: the remote makes it with the same. */
+/* The options with which the session was made: the remote makes it with the same ones. */
 static void add_options(const struct session *session, json_t *request) {
         static const char *const kept_keys[] = { "env", "mounts", "data", "network" };
         json_t *kept = *session->row.options ? json_loads(session->row.options, 0, NULL) : NULL;
@@ -108,7 +109,7 @@ static int find_traits(const char *op, unsigned *ret_traits, struct err *err) {
         return err_set(err, ERR_UNSUPPORTED, "\"%.60s\" is not passed on to a remote session", op ? op : "");
 }
 
-/* What does not reach through the wall of an instance, or would have to change it. */
+/* Options that cannot reach into an instance, or would have to change it. */
 static int check_instance(const struct session *session, const char *op, struct err *err) {
         if (strcmp(op, "session.install") == 0)
                 return err_set(err, ERR_UNSUPPORTED,
@@ -130,7 +131,7 @@ int remote_pass(struct caller *caller, struct session *session, json_t *request,
                 return -1;
         if (remote_place_of(session).is_instance && check_instance(session, op, err) < 0)
                 return -1;
-        for (size_t i = 0; i < ELEMENTS(rows); i++) /* a text that lives as long as the caller */
+        for (size_t i = 0; i < ELEMENTS(rows); i++) /* a text with the lifetime of the caller */
                 if (strcmp(rows[i].op, op) == 0)
                         caller_begin(caller, rows[i].op, session->row.name);
         caller->stream = caller->stream || strcmp(op, "run.read") == 0;
@@ -226,7 +227,7 @@ static json_t *write_run(const struct run_request *request) {
         return json;
 }
 
-/* Of an ephemeral run: there is no session that keeps them. */
+/* Adds the options of an ephemeral run, which no session stores. */
 static void add_asked(json_t *options, json_t *json) {
         static const char *const keys[] = {
                 "image", "mode", "limits", "env", "mounts", "data", "network", "isolation"
@@ -236,7 +237,7 @@ static void add_asked(json_t *options, json_t *json) {
                         set_value(json, keys[i], json_object_get(options, keys[i]));
 }
 
-/* Of an ephemeral run: at the remote, or in an instance for it alone. */
+/* Where an ephemeral run takes place: at the remote, or in an instance of its own. */
 static int place_run(const struct caller *caller, const struct run_request *request, const char *run_id, json_t *json,
                      struct remote_place *ret_place, struct err *err) {
         static struct registry_session row; /* large */

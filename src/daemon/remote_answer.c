@@ -31,7 +31,7 @@ struct err remote_answer_refusal(const json_t *error, const char *name_there, co
         return err;
 }
 
-/* The wall around the instance counts, beside the box in it. */
+/* The report names the isolation of the instance, not that of the box in it. */
 static void shape_report(json_t *report, const struct remote_place *place) {
         const struct engine *engine = engine_find(place->order.engine, NULL);
         (void) json_object_set_new(report, "isolation",

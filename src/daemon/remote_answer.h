@@ -1,4 +1,4 @@
-/* Answers and refusals of the remote, in the words of this daemon: its names, its engine, its session. */
+/* Translates answers and refusals of the remote: its names, engine and session become this daemon's. */
 #pragma once
 
 #include <jansson.h>

@@ -10,7 +10,7 @@
 #include "session/session.h"
 
 struct remote_ask {
-        struct caller caller; /* the first: what the remote answers */
+        struct caller caller; /* the first member: the caller of the request to the remote */
         const struct remote_ask_events *events;
         void *context;
         char owner[128];
@@ -30,35 +30,37 @@ static void ask_end(struct remote_ask *ask, const char *text, size_t size, const
         events->done(context, text, size, err);
 }
 
-static void on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
+static void remote_ask_on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
         (void) json;
         ask_end((struct remote_ask *) caller, text, size, NULL);
 }
 
-static void on_refuse(struct caller *caller, const struct err *err) {
+static void remote_ask_on_refuse(struct caller *caller, const struct err *err) {
         const struct err copy = *err;
         ask_end((struct remote_ask *) caller, NULL, 0, &copy);
 }
 
-static void on_data(struct caller *caller, const char *bytes, size_t size) {
+static void remote_ask_on_data(struct caller *caller, const char *bytes, size_t size) {
         struct remote_ask *ask = (struct remote_ask *) caller;
         if (ask->events->data && !ask->events->data(ask->context, bytes, size))
                 ask->is_held = true;
 }
 
-static void on_room(struct caller *caller) {
+static void remote_ask_on_room(struct caller *caller) {
         const struct remote_ask *ask = (const struct remote_ask *) caller;
         if (ask->events->room && !ask->is_beginning)
                 ask->events->room(ask->context);
 }
 
-static bool wants_more(const struct caller *caller) {
+static bool remote_ask_wants_more(const struct caller *caller) {
         return !((const struct remote_ask *) caller)->is_held;
 }
 
-static const struct caller_type caller_type = {
-        .answer = on_answer, .refuse = on_refuse, .data = on_data, .room = on_room, .wants_more = wants_more
-};
+static const struct caller_type caller_type = { .answer = remote_ask_on_answer,
+                                                .refuse = remote_ask_on_refuse,
+                                                .data = remote_ask_on_data,
+                                                .room = remote_ask_on_room,
+                                                .wants_more = remote_ask_wants_more };
 
 static struct remote_ask *ask_make(const struct caller *behalf, const struct remote_ask_events *events, void *context) {
         struct remote_ask *ask = calloc(1, sizeof(*ask));
@@ -73,7 +75,7 @@ static struct remote_ask *ask_make(const struct caller *behalf, const struct rem
         return ask;
 }
 
-/* After it was passed on: `code` is what that returned. */
+/* `code` is the result of passing it on. */
 static int ask_begun(struct remote_ask *ask, int code, struct remote_ask **ret_ask, struct err *err) {
         ask->is_beginning = false;
         if (code == 0 && ask->events) {
@@ -99,7 +101,7 @@ int remote_ask_begin(const struct caller *behalf, struct session *session, const
 
 int remote_ask_make(const struct caller *behalf, struct session *session, const struct remote_ask_events *events,
                     void *context, struct remote_ask **ret_ask, struct err *err) {
-        if (session->is_made_there)
+        if (session->remote.is_made_there)
                 return 1;
         struct remote_ask *ask = ask_make(behalf, events, context);
         if (!ask)

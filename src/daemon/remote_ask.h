@@ -17,7 +17,7 @@ struct session;
 struct remote_ask_events {
         /* A piece of a file. False: send no more until remote_ask_feed. NULL if no file is read. */
         bool (*data)(void *context, const char *bytes, size_t size);
-        /* Most of the queue has been sent. NULL if no file is sent. */
+        /* Most of the queue was sent. NULL if no file is sent. */
         void (*room)(void *context);
         /* The last call, made once: the answer, a JSON object as text; or `text` NULL and the error. Never called from
          * within a function of this header. */
@@ -30,8 +30,8 @@ int remote_ask_begin(const struct caller *behalf, struct session *session, const
                      const struct remote_ask_events *events, void *context, struct remote_ask **ret_ask,
                      struct err *err);
 
-/* The session, where the remote may not have it yet: it is made there with its first run or file. 1: it has, nothing
- * is asked. */
+/* Makes the session at the remote, unless it has it: that happens with the first run or file. 1: the remote has it, and
+ * no request was sent. */
 int remote_ask_make(const struct caller *behalf, struct session *session, const struct remote_ask_events *events,
                     void *context, struct remote_ask **ret_ask, struct err *err);
 

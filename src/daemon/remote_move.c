@@ -118,7 +118,7 @@ static int send_sleep_file(struct carry *carry, const char *state_dir, struct er
 
 /* ---- in the child: back ---- */
 
-static int on_piece(void *context, const char *bytes, size_t size, struct err *err) {
+static int remote_move_on_piece(void *context, const char *bytes, size_t size, struct err *err) {
         int code = fd_write_all(*(const int *) context, bytes, size);
         return code < 0 ? err_sys(err, -code, "writing a file") : 0;
 }
@@ -129,7 +129,7 @@ static int fetch_file(struct carry *carry, const char *path, struct err *err) {
         if (workspace_create_file(carry->workspace_fd, path, &file, err) < 0)
                 return -1;
         if (far_ask(&carry->far, json_pack("{s:s, s:s, s:s}", "op", "file.read", "session", carry->name, "path", path),
-                    on_piece, &file.fd, &answer, err) < 0) {
+                    remote_move_on_piece, &file.fd, &answer, err) < 0) {
                 workspace_drop_file(&file);
                 return -1;
         }
@@ -178,7 +178,7 @@ static int fetch_sleep_file(struct carry *carry, const char *state_dir, struct e
         int code = far_ask(&carry->far,
                            json_pack("{s:s, s:s, s:s, s:b}", "op", "file.read", "session", carry->name, "path",
                                      SLEEP_FILE, "input", 1),
-                           on_piece, &fd, &answer, err);
+                           remote_move_on_piece, &fd, &answer, err);
         json_decref(answer);
         if (code < 0) {
                 (void) unlink(part);
@@ -217,7 +217,7 @@ static int carry_over(const struct move *move, struct carry *carry, struct err *
         return -1;
 }
 
-/* What the child says is 'a' and a list of what did not come along, or 'e' and the error. */
+/* The child writes 'a' and a list of what was not moved, or 'e' and the error. */
 static int do_move(const int *fds, int out_fd, void *context) {
         const struct move *move = context;
         struct carry carry = { .far = far_make(fds[0]), .name = move->name, .left_behind = json_array() };
@@ -236,7 +236,7 @@ static void move_free(struct move *move) {
         free(move);
 }
 
-/* The files are there now. A workspace that somebody chose is theirs, and stays. */
+/* The files are there now. A workspace that the caller chose stays. */
 static void drop_local_files(struct session *session) {
         char gone[1200];
         sleep_file_remove(session);
@@ -247,7 +247,7 @@ static void drop_local_files(struct session *session) {
                 janitor_remove(&session->manager->janitor, gone);
 }
 
-/* The row changes; what was carried over counts from here on. */
+/* The row changes: from here on the session is at its new place. */
 static int settle_move(const struct move *move, struct session **ret_session, struct err *err) {
         struct session *session = session_find(move->manager, "", move->session_id);
         if (!session)
@@ -257,7 +257,7 @@ static int settle_move(const struct move *move, struct session **ret_session, st
         *ret_session = session;
         if (move->create) {
                 drop_local_files(session);
-                (void) snprintf(session->remote_state, sizeof(session->remote_state), "asleep");
+                (void) snprintf(session->remote.state, sizeof(session->remote.state), "asleep");
                 return 0;
         }
         if (move->place.is_instance)
@@ -266,11 +266,11 @@ static int settle_move(const struct move *move, struct session **ret_session, st
         return sleep_file_exists(session) ? recovery_take_sleep_file(session, err) : 0;
 }
 
-/* It was not moved: an instance that was made for it goes again. */
+/* The move failed: an instance that was made for it is removed. */
 static void stay(const struct move *move) {
         struct session *session = session_find(move->manager, "", move->session_id);
         if (session)
-                session->is_moving_there = false;
+                session->remote.is_moving_there = false;
         if (!move->create || !move->place.is_instance || (session && session->is_remote))
                 return;
         (void) unlink(move->place.order.marker);
@@ -304,7 +304,7 @@ static void on_moved(void *context, const char *bytes, size_t size) {
         json_decref(left);
 }
 
-/* The limits come along, as far as the remote gives them. */
+/* The request that makes the session there, with its limits; a remote gets those that any Glovebox accepts. */
 static json_t *write_create(const struct session *session, const char *name, const struct remote_place *place) {
         if (place->is_instance)
                 return json_pack("{s:s, s:s, s:o}", "op", "session.create", "session", name, "limits",
@@ -347,6 +347,29 @@ static int find_place(const struct session *session, json_t *options, struct rem
         return 0;
 }
 
+/* NULL: no memory. */
+static struct move *move_make(struct caller *caller, struct session *session, json_t *options, bool is_there,
+                              const struct remote_place *place) {
+        struct move *move = calloc(1, sizeof(*move));
+        if (!move)
+                return NULL;
+        move->manager = caller->manager;
+        move->options = json_copy(options);
+        (void) snprintf(move->session_id, sizeof(move->session_id), "%s", session->row.id);
+        remote_name(session, move->name);
+        (void) snprintf(move->state_dir, sizeof(move->state_dir), "%s", session->state_dir);
+        (void) snprintf(move->workspace, sizeof(move->workspace), "%s", session->workspace);
+        move->place = *place;
+        move->create = is_there ? write_create(session, move->name, &move->place) : NULL;
+        if (is_there)
+                (void) json_object_set(move->options, "limits", json_object_get(move->create, "limits"));
+        else
+                (void) mkdir(move->workspace, 0755);
+        move->caller = caller;
+        caller->held_by = &move->caller;
+        return move;
+}
+
 int remote_move(struct caller *caller, const char *name, json_t *options, struct err *err) {
         struct session_manager *manager = caller->manager;
         caller_begin(caller, "session.move", name);
@@ -364,26 +387,12 @@ int remote_move(struct caller *caller, const char *name, json_t *options, struct
         struct remote_place from_or_to;
         if (find_place(session, options, &from_or_to, err) < 0)
                 return -1;
-        struct move *move = calloc(1, sizeof(*move));
+        struct move *move = move_make(caller, session, options, is_there, &from_or_to);
         if (!move)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        move->manager = manager;
-        move->options = json_copy(options);
-        (void) snprintf(move->session_id, sizeof(move->session_id), "%s", session->row.id);
-        remote_name(session, move->name);
-        (void) snprintf(move->state_dir, sizeof(move->state_dir), "%s", session->state_dir);
-        (void) snprintf(move->workspace, sizeof(move->workspace), "%s", session->workspace);
-        move->place = from_or_to;
-        move->create = is_there ? write_create(session, move->name, &move->place) : NULL;
-        session->is_moving_there = is_there;
-        if (is_there)
-                (void) json_object_set(move->options, "limits", json_object_get(move->create, "limits"));
-        else
-                (void) mkdir(move->workspace, 0755);
+        session->remote.is_moving_there = is_there;
         _cleanup_fd_ int fd = -1;
         bool is_fresh;
-        move->caller = caller;
-        caller->held_by = &move->caller;
         if (remote_link_take(manager, &move->place, &fd, &is_fresh, err) == 0) {
                 const struct helper_job_order order = { .fds = { fd },
                                                         .n_fds = 1,
@@ -395,7 +404,7 @@ int remote_move(struct caller *caller, const char *name, json_t *options, struct
                 if (helper_job_start(manager->loop, &order, err))
                         return 0;
         }
-        session->is_moving_there = false;
+        session->remote.is_moving_there = false;
         move_free(move);
         return -1;
 }
@@ -407,7 +416,7 @@ struct sweep {
         json_t *requests; /* in turn */
 };
 
-/* The answers, as a list; null for what was refused. */
+/* A list of the answers; null for a refused request. */
 static int do_sweep(const int *fds, int out_fd, void *context) {
         const struct sweep *sweep = context;
         struct far far = far_make(fds[0]);
@@ -426,7 +435,7 @@ static int do_sweep(const int *fds, int out_fd, void *context) {
 
 static void start_sweep(struct session_manager *manager, json_t *requests);
 
-/* A session is known here before it is made there: what is unknown now has nobody. */
+/* A session is registered here before it is made there: one that is not registered is left over. */
 static void on_swept(void *context, const char *bytes, size_t size) {
         struct sweep *sweep = context;
         struct session_manager *manager = sweep->manager;

@@ -11,12 +11,12 @@ struct caller;
 struct session;
 struct session_manager;
 
-/* Is the session at the remote, or do these options move it there? */
+/* True if the session is at the remote, or if these options move it there. */
 bool remote_move_is_meant(const struct caller *caller, const char *session, json_t *options);
 
-/* Answered with the session, as it is there; "left_behind" lists what did not come along. It must sleep, or have no
+/* The answer is the session as it is there; "left_behind" lists what was not moved. The session must sleep, or have no
  * variables. */
 int remote_move(struct caller *caller, const char *session, json_t *options, struct err *err);
 
-/* Removes sessions at the remote that were made for this daemon and that it does not know (any more). */
+/* Removes sessions at the remote that were made for this daemon and are not in its registry. */
 void remote_sweep(struct session_manager *manager);

@@ -19,10 +19,10 @@ enum {
         PAUSE_MAX_MS = 1000,
         PARSED_MAX = 4 << 20, /* answers and events larger than this are checked, not parsed */
         QUEUE_MAX = 8 << 20,
-        INSTANCE_MAKING_MS = 900000, /* that its helper may take: it has deadlines of its own for each step */
+        INSTANCE_MAKING_MS = 900000, /* for its helper, which has a deadline for each step */
 };
 
-static void on_event(void *context, uint32_t events);
+static void remote_request_on_event(void *context, uint32_t events);
 static void connect_now(struct remote_request *request);
 
 /* ---- the end ---- */
@@ -33,16 +33,16 @@ static struct session *session_of(const struct remote_request *request) {
 
 static void note_state(const struct remote_request *request, const char *state) {
         struct session *session = session_of(request);
-        bool is_word = state && strlen(state) < sizeof(session->remote_state) &&
+        bool is_word = state && strlen(state) < sizeof(session->remote.state) &&
                        strspn(state, "abcdefghijklmnopqrstuvwxyz") == strlen(state);
-        if (session && session->is_remote && is_word) /* the other side may be an attacker's by now */
-                (void) snprintf(session->remote_state, sizeof(session->remote_state), "%s", state);
+        if (session && session->is_remote && is_word) /* an attacker may control the other side */
+                (void) snprintf(session->remote.state, sizeof(session->remote.state), "%s", state);
 }
 
 static void note_made(const struct remote_request *request) {
         struct session *session = session_of(request);
         if (session)
-                session->is_made_there = true;
+                session->remote.is_made_there = true;
 }
 
 static void hang_up(struct remote_request *request, bool is_kept) {
@@ -146,7 +146,7 @@ static void answer_text(struct remote_request *request, const char *bytes, size_
         caller_answer_text(caller, text, size, NULL);
 }
 
-/* The last event is whole: whoever counts events may say so. */
+/* Marks the end of an event: output of an event that was passed on whole is not sent again. */
 static void end_event(const struct remote_request *request) {
         const struct caller_output last = { request->is_error, true, request->number, "", 0 };
         if (request->number > 0 && request->caller->stream)
@@ -320,8 +320,28 @@ static void on_timer(void *context) {
         refuse(request, &err, false);
 }
 
+/* -1 with err if the connection is not made again for this request. */
+static int check_retry(const struct remote_request *request, bool was_sent, const struct err *why, struct err *err) {
+        const char *colon = why ? ": " : "", *reason = why ? why->message : "";
+        if ((was_sent && !(request->traits & REMOTE_AGAIN)) || request->traits & REMOTE_UPLOAD)
+                return err_set(err, ERR_GONE,
+                               "the connection to the remote at %.200s broke%s%.400s, and the request is not sent "
+                               "again by itself: look whether it was done",
+                               remote_place_words(request->manager, &request->place), colon, reason);
+        if (loop_now_ms() - request->away_since_ms >= request->manager->options->engines.remote_timeout_ms)
+                return err_set(err, ERR_GONE, "the remote cannot be reached%s%.600s%s%s", colon, reason,
+                               request->is_started ? "; the run goes on there: " : "",
+                               request->is_started ? request->run_id : "");
+        return 0;
+}
+
+static uint64_t longer_pause(uint64_t pause_ms) {
+        if (pause_ms == 0)
+                return PAUSE_MIN_MS;
+        return pause_ms * 2 < PAUSE_MAX_MS ? pause_ms * 2 : PAUSE_MAX_MS;
+}
+
 static void broken(struct remote_request *request, const struct err *why) {
-        const struct engine_settings *settings = &request->manager->options->engines;
         uint64_t now_ms = loop_now_ms();
         struct err err;
         bool was_sent = request->fd >= 0 && why == NULL;
@@ -330,34 +350,20 @@ static void broken(struct remote_request *request, const struct err *why) {
                 request->away_since_ms = now_ms;
                 request->pause_ms = 0;
         }
-        if ((was_sent && !(request->traits & REMOTE_AGAIN)) || request->traits & REMOTE_UPLOAD) {
-                (void) err_set(&err, ERR_GONE,
-                               "the connection to the remote at %.200s broke%s%.400s, and this is not asked again by "
-                               "itself: look whether it was done",
-                               remote_place_words(request->manager, &request->place), why ? ": " : "",
-                               why ? why->message : "");
-                refuse(request, &err, false);
-                return;
-        }
-        if (now_ms - request->away_since_ms >= settings->remote_timeout_ms) {
-                (void) err_set(&err, ERR_GONE, "the remote cannot be reached%s%.600s%s%s", why ? ": " : "",
-                               why ? why->message : "", request->is_started ? "; the run goes on there: " : "",
-                               request->is_started ? request->run_id : "");
+        if (check_retry(request, was_sent, why, &err) < 0) {
                 refuse(request, &err, false);
                 return;
         }
         loop_timer_drop(&request->timer);
         request->timer = loop_timer(request->manager->loop, now_ms + request->pause_ms, on_timer, request);
-        request->pause_ms = request->pause_ms == 0                 ? PAUSE_MIN_MS
-                            : request->pause_ms * 2 < PAUSE_MAX_MS ? request->pause_ms * 2
-                                                                   : PAUSE_MAX_MS;
+        request->pause_ms = longer_pause(request->pause_ms);
         if (!request->timer) {
                 (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 refuse(request, &err, false);
         }
 }
 
-/* What is asked for: the request itself, or the rest of what it had begun. A new reference. */
+/* The body to send: the request itself, or a request for the rest of its answer. A new reference. */
 static json_t *request_text(struct remote_request *request) {
         json_t *json = json_copy(request->json);
         if (request->is_started && request->caller->stream && *request->remote_name) {
@@ -407,14 +413,14 @@ static void connect_now(struct remote_request *request) {
         request->is_told = false;
         request->parser = message_parser_make(MESSAGE_FROM_DAEMON);
         request->queue = message_queue_make(QUEUE_MAX);
-        request->watch = loop_watch(manager->loop, request->fd, EPOLLIN, on_event, request);
+        request->watch = loop_watch(manager->loop, request->fd, EPOLLIN, remote_request_on_event, request);
         if (!request->watch || send_request(request) < 0) {
                 (void) err_set(&err, ERR_GONE, "the helper that connects to the remote has died");
                 broken(request, &err);
                 return;
         }
         remote_request_watch(request);
-        /* A run says that it has begun at once; only its end may take any time. */
+        /* The remote acknowledges a run at once; only its end may take any time. */
         loop_timer_drop(&request->timer);
         uint64_t wait_ms = 2 * manager->options->engines.remote_timeout_ms; /* to connect, and to answer */
         if (request->place.is_instance)
@@ -430,7 +436,8 @@ static bool is_wanted(const struct remote_request *request) {
         return !caller->type->wants_more || caller->type->wants_more(caller);
 }
 
-/* What was received. False: the request is over. Of a file, no more than is wanted: the rest waits in the parser. */
+/* Handles what was received. False: the request has ended. If the caller takes no more of a file, the rest waits in the
+ * parser. */
 static bool take_messages(struct remote_request *request) {
         bool is_file = request->traits & REMOTE_DOWNLOAD;
         struct message message;
@@ -444,14 +451,14 @@ static bool take_messages(struct remote_request *request) {
                 refuse(request, &err, false);
                 return false;
         }
-        /* A client that does not read makes the remote wait, and nobody else. */
+        /* A client that does not read makes only the remote wait. */
         if ((is_file || request->caller->stream) && !is_wanted(request))
                 (void) loop_watch_change(request->watch,
                                          message_queue_size(&request->queue) > 0 ? (uint32_t) EPOLLOUT : 0);
         return true;
 }
 
-/* The caller has room again: first for what was received, which may be the end of it. */
+/* The caller has room again. What was received already goes first, and may be the end of it. */
 static void on_wanted(void *context) {
         struct remote_request *request = context;
         remote_request_watch(request);
@@ -471,7 +478,7 @@ static bool receive(struct remote_request *request) {
         return take_messages(request);
 }
 
-static void on_event(void *context, uint32_t events) {
+static void remote_request_on_event(void *context, uint32_t events) {
         struct remote_request *request = context;
         if (events & EPOLLOUT) {
                 if (message_queue_flush(&request->queue, request->fd) < 0) {

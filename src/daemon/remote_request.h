@@ -1,4 +1,4 @@
-/* One request that was passed on to the remote, until its answer: see remote.h. */
+/* One request that is passed on to the remote, until its answer (remote.h). */
 #pragma once
 
 #include <jansson.h>
@@ -21,7 +21,7 @@ struct remote_order {
         struct caller *caller;
         struct session *session; /* NULL: an ephemeral run, */
         const struct remote_place *place; /* which is there; else NULL */
-        json_t *json;            /* a new reference is taken; as the remote is to get it */
+        json_t *json;            /* as the remote gets it; a new reference is taken */
         const char *code;        /* copied, or NULL: sent as DATA */
         size_t code_size;
         unsigned traits;
@@ -32,7 +32,7 @@ struct remote_order {
 
 int remote_request_begin(const struct remote_order *order, struct err *err);
 
-/* For a caller that waits for a REMOTE_UPLOAD, and whose way has no DATA messages: a piece, and that it was the last.
- * 1: wait for caller_type.room before the next. */
+/* For a caller with a REMOTE_UPLOAD and without DATA messages: sends a piece, or its end. 1: wait for caller_type.room
+ * before the next. */
 int remote_request_send(struct caller *caller, const char *bytes, size_t size, struct err *err);
 int remote_request_send_end(struct caller *caller, struct err *err);

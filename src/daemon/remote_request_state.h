@@ -10,7 +10,7 @@
 
 enum {
         REMOTE_REQUEST_NUMBER = 1,          /* of the only request of a connection */
-        REMOTE_REQUEST_QUEUE_HIGH = 1 << 20, /* past it the client that sends a file has to wait */
+        REMOTE_REQUEST_QUEUE_HIGH = 1 << 20, /* beyond it a client that sends a file waits */
 };
 
 struct remote_upload {
@@ -30,11 +30,11 @@ struct remote_request {
         bool is_new, detach;
 
         int fd; /* -1: not connected now */
-        bool is_fresh, is_told; /* the connection; it has said something */
+        bool is_fresh, is_told; /* the connection; the remote has sent something on it */
         struct loop_watch *watch;
         struct message_parser parser;
         struct message_queue queue;
-        struct loop_timer *timer; /* until it is tried again, or must have been answered */
+        struct loop_timer *timer; /* for the next try, or for the answer */
         uint64_t away_since_ms;   /* 0: it is not */
         uint64_t pause_ms;
 
@@ -53,9 +53,9 @@ void remote_request_free(struct remote_request *request, bool keeps_connection);
 /* The request of a caller, or NULL. */
 struct remote_request *remote_request_of(const struct caller *caller);
 
-/* Watches the connection again: it has something to send, or the caller takes more. */
+/* Watches the connection again: there is something to send, or the caller reads again. */
 void remote_request_watch(const struct remote_request *request);
 
-/* DATA of a client of the daemon's socket is passed on; its end, and a caller that is gone, come by themselves. */
+/* Passes on the DATA of a client of the daemon's socket, and its end. */
 int remote_upload_expect(struct remote_request *request, struct err *err);
 void remote_upload_drop(struct remote_request *request);

@@ -1,4 +1,4 @@
-/* What a caller sends to a file of the remote. */
+/* Passes on what a caller writes to a file at the remote. */
 #include <stdlib.h>
 
 #include "daemon/remote_request_state.h"
@@ -6,7 +6,7 @@
 
 /* ---- of a client of the daemon's socket ---- */
 
-static int on_piece(struct upload *upload, const char *bytes, size_t size, struct err *err) {
+static int remote_upload_on_piece(struct upload *upload, const char *bytes, size_t size, struct err *err) {
         struct remote_request *request = ((struct remote_upload *) upload)->request;
         if (!request)
                 return 0;
@@ -37,7 +37,7 @@ static void on_pieces_end(struct upload *upload) {
         remote_request_watch(request);
 }
 
-/* Also when the client is gone; then its request is told by on_leave. */
+/* Also called if the client disconnects; on_leave then ends its request. */
 static void on_abandoned(struct upload *upload) {
         struct remote_request *request = ((struct remote_upload *) upload)->request;
         if (request)
@@ -48,9 +48,10 @@ int remote_upload_expect(struct remote_request *request, struct err *err) {
         struct remote_upload *upload = calloc(1, sizeof(*upload));
         if (!upload)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        upload->upload = (struct upload) {
-                .caller = request->caller, .piece = on_piece, .finish = on_pieces_end, .abandon = on_abandoned
-        };
+        upload->upload = (struct upload) { .caller = request->caller,
+                                           .piece = remote_upload_on_piece,
+                                           .finish = on_pieces_end,
+                                           .abandon = on_abandoned };
         upload->request = request;
         if (upload_begin(&upload->upload, err) < 0)
                 return -1;

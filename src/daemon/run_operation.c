@@ -31,7 +31,8 @@ static bool is_read_at_start(const char *name) {
         return false;
 }
 
-/* Variables of an ephemeral run go with its code where they can, so that any box will do. Others are the box's. */
+/* Variables of an ephemeral run go with its code if possible: then any ready box can run it. The others are set in the
+ * box. */
 static bool env_goes_with_code(const struct run_request *request) {
         const char *mode = json_string_value(json_object_get(request->options, "mode")), *name;
         json_t *value;
@@ -87,7 +88,7 @@ static int check_queue(const struct session *session, struct err *err) {
         return 0;
 }
 
-/* Where nothing is preloaded, all kernels are as light. */
+/* If no modules are preloaded, a light kernel saves nothing. */
 static bool suits_light_kernel(const struct session *session, const struct run_request *request,
                                const json_t *payload) {
         return json_object_get(payload, "argv") || (*manager_preload(session->manager) && request->code &&
@@ -141,7 +142,7 @@ static int read_result_text(struct journal *journal, const struct journal_run *r
         return 0;
 }
 
-/* A run that is over, from the journal, as fast as the caller reads. */
+/* Sends an ended run from the journal, as fast as the caller reads. */
 static int send_events(struct caller *caller, const struct session *session, struct journal *journal,
                        const struct journal_run *run, struct err *err) {
         _cleanup_free_ char *text = NULL;
@@ -183,7 +184,7 @@ static void answer_detached(struct caller *caller, const struct session *session
         caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run_id, "session", session->row.id));
 }
 
-/* The same for a run that is over. 1: it is in the journal, and the caller has its result; 0: it is not; -1. */
+/* The same for an ended run. 1: it is in the journal, and the caller was answered; 0: it is not there; -1. */
 static int join_ended_run(struct caller *caller, struct session *session, const struct run_request *request,
                           struct err *err) {
         struct err ignored;
@@ -252,6 +253,20 @@ static void set_value(json_t *payload, const char *key, json_t *value) {
                 json_object_set(payload, key, value);
 }
 
+/* A run is acknowledged when its id is sent: from then on it is in the journal, or on disk until its turn. */
+static int acknowledge(struct caller *caller, struct run *run, bool detach, struct err *err) {
+        bool is_id_sent = detach || caller->type->accepted;
+        if (!run->started && is_id_sent && waiting_put(run, caller->cancel_on_disconnect, err) < 0) {
+                session_cancel(run->session, run);
+                return -1;
+        }
+        if (detach)
+                caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run->id, "session", run->session->row.id));
+        else
+                run_add_caller(run, caller);
+        return 0;
+}
+
 /* Takes the payload; NULL: there was no memory for it. */
 static int submit_run(struct caller *caller, const struct run_request *request, json_t *payload, struct err *err) {
         struct run *run = NULL;
@@ -277,28 +292,17 @@ static int submit_run(struct caller *caller, const struct run_request *request, 
                 return -1;
         if (request->run_id)
                 (void) snprintf(run->id, sizeof(run->id), "%s", request->run_id);
-        struct session *session = run->session;
         struct err refusal = { 0 };
         caller->stream = request->stream;
         caller->cancel_on_disconnect = request->cancel_on_disconnect;
         run->refusal = &refusal;
-        session_submit(session, run);
+        session_submit(run->session, run);
         if (refusal.code != ERR_NONE) {
                 *err = refusal;
                 return -1;
         }
         run->refusal = NULL;
-        /* A run is acknowledged when its id is sent: from then on it is in the journal, or on disk until its turn. */
-        if (!run->started && (request->detach || caller->type->accepted) &&
-            waiting_put(run, caller->cancel_on_disconnect, err) < 0) {
-                session_cancel(session, run);
-                return -1;
-        }
-        if (request->detach)
-                caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run->id, "session", session->row.id));
-        else
-                run_add_caller(run, caller);
-        return 0;
+        return acknowledge(caller, run, request->detach, err);
 }
 
 int operation_execute(struct caller *caller, const struct run_request *request, struct err *err) {

@@ -46,7 +46,7 @@ static struct journal *open_journal(struct session *session, struct journal **re
         return session_open_journal(session, ret_owned, err) < 0 ? NULL : *ret_owned;
 }
 
-/* A result begins with what is small (run_result.c): the rest of it, however large, is not read. */
+/* A result begins with its small members (run_result.c): the rest is not read. */
 static void add_run_outcome(struct journal *journal, const struct journal_run *run, json_t *item) {
         char head[512], status[32];
         size_t size = 0;

@@ -19,12 +19,12 @@
 #include "daemon/upload.h"
 
 enum {
-        PIECE_BYTES = 256 << 10, /* of a file that comes in, and how many before others have a turn */
+        PIECE_BYTES = 256 << 10, /* bytes of an incoming file, and how many before others have a turn */
         PIECES_EACH = 4,
         MESSAGES_US = 1000, /* after so long with the messages of one client others have a turn, too */
 };
 
-static void on_event(void *context, uint32_t events);
+static void socket_client_on_event(void *context, uint32_t events);
 
 /* ---- requests under way ---- */
 
@@ -88,7 +88,7 @@ int client_accept(struct daemon *daemon, int fd, const struct client_holder *hol
         client->parser = message_parser_make(MESSAGE_FROM_CLIENT);
         message_parser_take_pieces(&client->parser);
         client->queue = message_queue_make(CLIENT_QUEUE_MAX);
-        client->watch = loop_watch(daemon->manager.loop, fd, EPOLLIN, on_event, client);
+        client->watch = loop_watch(daemon->manager.loop, fd, EPOLLIN, socket_client_on_event, client);
         if (!client->watch) {
                 free(client);
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
@@ -153,14 +153,14 @@ static void leave_request(struct client_request *request) {
         close_request(request);
 }
 
-void client_free(struct client *client) {
+static void client_free(struct client *client) {
         download_free_all(client);
         while (client->uploads)
                 upload_free(client, client->uploads);
         loop_unwatch(&client->watch);
         fd_close(&client->fd);
         client->closing = true;
-        client->n_requests++; /* it stays until all of them were looked at */
+        client->n_requests++; /* it stays until all requests were visited */
         client->is_gone = true;
         for (struct client_request *request; (request = first_to_leave(client));)
                 leave_request(request);
@@ -266,14 +266,14 @@ static void send_refusal(struct client *client, uint16_t number, const struct er
                 client_send(client, MESSAGE_ANSWER, number, text, strlen(text));
 }
 
-static void on_refuse(struct caller *caller, const struct err *err) {
+static void socket_client_on_refuse(struct caller *caller, const struct err *err) {
         struct client_request *request = (struct client_request *) caller;
         send_refusal(request->client, request->number, err);
         close_request(request);
 }
 
 /* {"ok": true, and what the text has after its brace. Large answers are not copied for that. */
-static void on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
+static void socket_client_on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
         static const char ok[] = "{\"ok\":true,";
         struct client_request *request = (struct client_request *) caller;
         struct client *client = request->client;
@@ -282,12 +282,12 @@ static void on_answer(struct caller *caller, const char *text, size_t size, json
         if (size + sizeof(ok) > MESSAGE_ANSWER_MAX) {
                 (void) err_set(&err, ERR_LIMIT, "the result is larger than %d bytes; save it to a file instead",
                                MESSAGE_ANSWER_MAX);
-                on_refuse(caller, &err);
+                socket_client_on_refuse(caller, &err);
                 return;
         }
         if (!client->is_gone && is_crowded(client, size, &err)) {
                 err.code = ERR_BUSY;
-                on_refuse(caller, &err);
+                socket_client_on_refuse(caller, &err);
                 return;
         }
         size_t n_ok = sizeof(ok) - (size == 2 ? 2 : 1); /* an empty object has nothing after the comma */
@@ -298,7 +298,7 @@ static void on_answer(struct caller *caller, const char *text, size_t size, json
         close_request(request);
 }
 
-static void on_output(struct caller *caller, const struct caller_output *output) {
+static void socket_client_on_output(struct caller *caller, const struct caller_output *output) {
         const struct client_request *request = (struct client_request *) caller;
         struct client *client = request->client;
         enum message_type type = output->is_error ? MESSAGE_ERR : MESSAGE_OUT;
@@ -310,7 +310,7 @@ static void on_output(struct caller *caller, const struct caller_output *output)
         client_update_watch(client);
 }
 
-static void on_display(struct caller *caller, const char *data, size_t size) {
+static void socket_client_on_display(struct caller *caller, const char *data, size_t size) {
         const struct client_request *request = (struct client_request *) caller;
         _cleanup_json_writer_ struct json_writer event = { 0 };
         if (is_crowded(request->client, size, NULL))
@@ -323,7 +323,7 @@ static void on_display(struct caller *caller, const char *data, size_t size) {
 }
 
 /* A stream begins with the run's id, so that its reader can continue when the connection breaks. */
-static void on_accepted(struct caller *caller, const char *run_id) {
+static void socket_client_on_accepted(struct caller *caller, const char *run_id) {
         const struct client_request *request = (struct client_request *) caller;
         char text[96];
         if (!(caller->stream || request->wants_start) || request->client->is_gone)
@@ -332,7 +332,7 @@ static void on_accepted(struct caller *caller, const char *run_id) {
         client_send(request->client, MESSAGE_EVENT, request->number, text, (size_t) size);
 }
 
-static bool wants_more(const struct caller *caller) {
+static bool socket_client_wants_more(const struct caller *caller) {
         return client_wants_more(((const struct client_request *) caller)->client);
 }
 
@@ -345,22 +345,22 @@ static int on_hand_over(struct caller *caller, const char *text, const int *fds,
         return client_send_event(request->client, request->number, text, fds, n_fds);
 }
 
-static const struct caller_type caller_type = { .answer = on_answer,
-                                                .refuse = on_refuse,
-                                                .accepted = on_accepted,
-                                                .output = on_output,
+static const struct caller_type caller_type = { .answer = socket_client_on_answer,
+                                                .refuse = socket_client_on_refuse,
+                                                .accepted = socket_client_on_accepted,
+                                                .output = socket_client_on_output,
                                                 .hand_over = on_hand_over,
-                                                .display = on_display,
-                                                .wants_more = wants_more,
+                                                .display = socket_client_on_display,
+                                                .wants_more = socket_client_wants_more,
                                                 .via = "socket" };
 
-/* No descriptor goes to another machine. */
-static const struct caller_type channel_caller_type = { .answer = on_answer,
-                                                        .refuse = on_refuse,
-                                                        .accepted = on_accepted,
-                                                        .output = on_output,
-                                                        .display = on_display,
-                                                        .wants_more = wants_more,
+/* Descriptors cannot go to another machine. */
+static const struct caller_type channel_caller_type = { .answer = socket_client_on_answer,
+                                                        .refuse = socket_client_on_refuse,
+                                                        .accepted = socket_client_on_accepted,
+                                                        .output = socket_client_on_output,
+                                                        .display = socket_client_on_display,
+                                                        .wants_more = socket_client_wants_more,
                                                         .via = "channel" };
 
 /* ---- receiving ---- */
@@ -416,7 +416,7 @@ static void client_handle_message(struct client *client, const struct message *m
         json_decref(json);
 }
 
-static void on_drained(struct client *client) {
+static void socket_client_on_drained(struct client *client) {
         download_feed(client);
         for (struct client_request *request = client->requests, *next; request; request = next) {
                 next = request->next;
@@ -441,7 +441,7 @@ static int client_receive_data(struct client *client) {
         return 1;
 }
 
-/* Those that are there, while the client reads what it gets for them. */
+/* Handles the messages that have arrived, while the client reads the answers. */
 static void client_handle_messages(struct client *client) {
         uint64_t began_us = loop_now_us();
         client->has_messages = false;
@@ -477,7 +477,7 @@ static int client_receive(struct client *client) {
         return 0;
 }
 
-static void on_event(void *context, uint32_t events) {
+static void socket_client_on_event(void *context, uint32_t events) {
         struct client *client = context;
         if (events & EPOLLOUT) {
                 if (message_queue_flush(&client->queue, client->fd) < 0) {
@@ -489,7 +489,7 @@ static void on_event(void *context, uint32_t events) {
                         client->is_held_back = false;
                 client_update_watch(client);
                 if (has_room)
-                        on_drained(client);
+                        socket_client_on_drained(client);
                 if (has_room && client->has_messages)
                         client_handle_messages(client);
         }

@@ -19,7 +19,7 @@ enum {
         CLIENT_QUEUE_MAX = 16 << 20,
         CLIENT_STREAM_HIGH = 256 << 10, /* past it a stream waits */
         CLIENT_CHANNEL_HIGH = 32 << 10, /* the same of a channel, of which a key may have hundreds */
-        CLIENT_ANSWER_SMALL = 8 << 10,  /* one for each channel there may be is not much */
+        CLIENT_ANSWER_SMALL = 8 << 10,  /* small: there may be one for each channel */
         CLIENT_SOCKET_BYTES = 1 << 20,  /* that the system holds for a client, beside the queue */
         CLIENT_REQUESTS_MAX = 1024,
 };
@@ -35,8 +35,8 @@ struct client_request {
         bool is_left;             /* its connection is gone */
 };
 
-/* Checks between a connection of an API key (api/channel.h) and the operations: the layer above knows the keys, their
- * quotas and their rights. */
+/* Checks between a connection of an API key (api/channel.h) and the operations: the layer above has the keys, their
+ * quotas and rights. */
 struct client_guard {
         /* Checks whether this request is allowed. With *ret_is_run it counts as a run until it is settled. */
         int (*admit)(void *context, json_t *json, bool *ret_is_run, struct err *err);
@@ -66,7 +66,7 @@ struct client {
         bool closing;           /* after the queue is flushed */
         bool is_held_back;      /* the queue was full: streams may wait for room */
         bool is_not_read;       /* see client_hold */
-        bool has_messages;      /* that were received, and not looked at yet */
+        bool has_messages;      /* received and not handled yet */
         bool is_gone;           /* it has disconnected; its runs go on, and are counted until they end */
         const struct client_guard *guard; /* NULL: the operator's own connection */
         void *guard_context;
@@ -75,21 +75,20 @@ struct client {
 
 /* Takes the descriptor. `holder` NULL: the operator, on the UNIX socket. */
 int client_accept(struct daemon *daemon, int fd, const struct client_holder *holder, struct err *err);
-void client_free(struct client *client);
 
 /* At the end of the daemon: all that have a guard, or all that have none. */
 void client_free_all(struct daemon *daemon, bool is_guarded);
 
-/* The request behind a caller; NULL: it came another way, which has no DATA. */
+/* The request of a caller; NULL: it came through another front end, which has no DATA. */
 struct client_request *client_request_of(struct caller *caller);
 
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size);
 
-/* Stops reading from the client for now, because its data goes to a slower place. */
+/* Pauses reading from the client, because the destination of its data is slower. */
 void client_hold(struct client *client, bool is_held);
 
 /* True if there is room for more output of a stream. */
 bool client_wants_more(const struct client *client);
 
-/* What it reads goes on in the loop's next turn. */
+/* Reading continues in the loop's next turn. */
 void client_feed_later(struct client *client);

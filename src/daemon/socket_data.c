@@ -19,7 +19,7 @@ struct code_upload {
         struct upload upload;
         char *bytes;
         size_t size;
-        struct share_table *shares; /* the request may be gone when it is given back */
+        struct share_table *shares; /* the request may have ended when it is given back */
         struct share_claim claim;
         char owner[SHARE_NAME_MAX + 1];
 };

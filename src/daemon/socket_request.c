@@ -327,7 +327,7 @@ static const struct socket_row *find_row(const struct socket_row *table, const c
         return NULL;
 }
 
-/* What answers at once where a session is here, and so has no place in an operation for one that is elsewhere. */
+/* Operations that answer at once for a session of this host, and are passed on for one of the remote. */
 static bool is_passed_on(const char *name) {
         static const char *const names[] = { "session.show", "session.set", "file.read",     "file.write", "file.list",
                                              "file.stat",    "file.mkdir",  "artifact.list", "file.move" };

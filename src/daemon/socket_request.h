@@ -13,7 +13,7 @@ struct socket_row {
         int (*carry_out)(struct caller *caller, json_t *json, struct err *err);
 };
 
-/* Carries out the operation that "op" names. 0: it was answered, or will be; -1: refused, and err says why. */
+/* Carries out the operation that "op" names. 0: it was answered, or will be; -1: refused, with err. */
 int socket_request_carry_out(struct caller *caller, json_t *json, struct err *err);
 
 /* ---- rows that need more than a few lines (socket_data.c) ---- */

@@ -118,7 +118,7 @@ static int add_session(const struct registry_session *row, void *context) {
         return 0;
 }
 
-/* A session that the registry does not know, but its session file does: the registry was damaged and begun anew. */
+/* A session that has a session file and no row in the registry: the registry was damaged and begun anew. */
 static void find_again(struct session_manager *manager, const char *state_dir, const char *id) {
         static struct registry_session row;
         struct err err = { 0 };
@@ -145,7 +145,7 @@ static void remove_stale_state(struct session_manager *manager, const char *stat
                 janitor_remove(&manager->janitor, state_dir);
 }
 
-/* Calls this for each state directory that no session has. */
+/* Calls `call` for each state directory without a session. */
 static void for_each_stray(struct session_manager *manager,
                            void (*call)(struct session_manager *manager, const char *state_dir, const char *id)) {
         char path[4400];

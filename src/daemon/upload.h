@@ -22,7 +22,7 @@ struct upload {
 
 enum { UPLOADS_MAX = 16 };
 
-/* Takes the upload (allocated with calloc), also when it fails. ERR_UNSUPPORTED when the caller's way has no DATA. */
+/* Takes the upload (allocated with calloc), even if it fails. ERR_UNSUPPORTED: the caller's protocol has no DATA. */
 int upload_begin(struct upload *upload, struct err *err);
 
 /* DATA or END from the client. */

@@ -118,7 +118,7 @@ static bool add_thread(struct resolver *resolver) {
 
 /* ---- in the loop ---- */
 
-static void on_done(void *context, uint32_t events) {
+static void resolver_on_done(void *context, uint32_t events) {
         struct resolver *resolver = context;
         uint64_t count;
         (void) events;
@@ -154,7 +154,7 @@ int resolver_make(struct loop *loop, struct resolver **ret_resolver, struct err 
         resolver->shares.n_keys = 2; /* there may be others at any time: no key gets everything */
         resolver->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (resolver->event_fd >= 0)
-                resolver->watch = loop_watch(loop, resolver->event_fd, EPOLLIN, on_done, resolver);
+                resolver->watch = loop_watch(loop, resolver->event_fd, EPOLLIN, resolver_on_done, resolver);
         if (!resolver->watch)
                 return err_sys(err, errno, "watching for resolved names");
         *ret_resolver = resolver; /* as long as the process */

@@ -112,13 +112,13 @@ static uint64_t patience_ms(const struct tunnel *tunnel) {
         }
 }
 
-static void on_time(void *context) {
+static void tunnel_on_time(void *context) {
         struct tunnel *tunnel = context;
         struct refusal refusal;
         uint64_t due_ms = tunnel->active_ms + patience_ms(tunnel);
         tunnel->timer = NULL;
         if (loop_now_ms() < due_ms) {
-                tunnel->timer = loop_timer(tunnel->guest->proxy->loop, due_ms, on_time, tunnel);
+                tunnel->timer = loop_timer(tunnel->guest->proxy->loop, due_ms, tunnel_on_time, tunnel);
                 if (!tunnel->timer)
                         tunnel_close(tunnel);
                 return;
@@ -148,7 +148,7 @@ static void tunnel_enter(struct tunnel *tunnel, enum state state) {
         tunnel->active_ms = loop_now_ms();
         loop_timer_drop(&tunnel->timer);
         tunnel->timer =
-                loop_timer(tunnel->guest->proxy->loop, tunnel->active_ms + patience_ms(tunnel), on_time, tunnel);
+                loop_timer(tunnel->guest->proxy->loop, tunnel->active_ms + patience_ms(tunnel), tunnel_on_time, tunnel);
 }
 
 /* ---- beginning and end ---- */

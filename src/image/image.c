@@ -34,7 +34,7 @@ int image_open_shared_host(int host_fd) {
         return own_fd == -ENOENT ? open_in(data_dir_shared(), IMAGE_HOST) : -ENOENT;
 }
 
-/* images/host holds the layer and what was learnt of the interpreter; without it the host image is only slower. */
+/* images/host holds the layer and a record of the interpreter; without it the host image is only slower. */
 static int open_host(const char *data_dir, struct image *image, struct err *err) {
         _cleanup_fd_ int data_fd = open(data_dir, O_PATH | O_DIRECTORY | O_CLOEXEC), host_fd = -1;
         if (data_fd >= 0)
@@ -59,7 +59,7 @@ static bool is_variable(const char *text) {
         return length > 0 && text[length] == '=' && !strchr("0123456789", *text);
 }
 
-/* What does not fit is left out; `image import` has said so. */
+/* Variables beyond the limit are left out; `image import` reported that. */
 static void copy_env(const json_t *env, struct image *image) {
         size_t i, used = 0;
         json_t *variable;

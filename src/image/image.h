@@ -31,8 +31,8 @@ struct image_link {
 
 enum { IMAGE_TREES_MAX = 48, IMAGE_LINKS_MAX = 24, IMAGE_ENV_MAX = 4096 };
 
-/* An image opened for use. Trees and links are mounted in the box's tmpfs root; /dev, /proc, /tmp,
- * /etc (when own_etc) and /workspace are the box's business. */
+/* An image opened for use. Trees and links are mounted in the box's tmpfs root; the box makes /dev, /proc, /tmp, /etc
+ * (if own_etc) and /workspace. */
 struct image {
         char name[256];
         char python[256];      /* interpreter inside the box, or "" when the image has none */

@@ -76,7 +76,7 @@ static int spool_decompressed(int from_fd, uint64_t from_size, int to_fd, uint64
         return 0;
 }
 
-/* A root file system or an OCI layout that lies unpacked: packed by this host's tar, then read like any other. */
+/* An unpacked root file system or OCI layout: packed by this host's tar, then read like any archive. */
 static int open_directory(const struct store_work *work, int directory_fd, const char *file, uint64_t max_bytes,
                           int *ret_fd, uint64_t *ret_size, struct err *err) {
         int pipe_fds[2];
@@ -122,7 +122,7 @@ static int open_archive(const struct store_work *work, const char *file, uint64_
                 return err_sys(err, errno, "cannot open %.500s", standard_input ? "standard input" : file);
         if (S_ISDIR(st.st_mode))
                 return open_directory(work, fd, file, max_bytes, ret_fd, ret_size, err);
-        if (S_ISREG(st.st_mode) && !standard_input) { /* what is redirected may already have been read in part */
+        if (S_ISREG(st.st_mode) && !standard_input) { /* a part of redirected input may have been read already */
                 *ret_size = (uint64_t) st.st_size;
                 *ret_fd = take_fd(&fd);
                 return 0;

@@ -12,7 +12,7 @@ void interrupt_end(void);
 
 bool interrupt_pending(void);
 
-/* The signal that came, or 0. Stays until the next interrupt_begin. */
+/* The signal that was received, or 0. Kept until the next interrupt_begin. */
 int interrupt_signal(void);
 
 int interrupt_error(struct err *err);

@@ -86,12 +86,13 @@ _Noreturn static void pip_become(const struct pip_job *job, char *const argv[], 
                                                   "PIP_ROOT",   "PIP_USER",   "PIP_NO_COMPILE" };
         for (size_t i = 0; i < ELEMENTS(misleading); i++)
                 (void) unsetenv(misleading[i]);
-        (void) setenv("PIP_REQUIRE_VIRTUALENV", "0", 1); /* nothing outside our directory is touched */
+        (void) setenv("PIP_REQUIRE_VIRTUALENV", "0", 1); /* nothing outside this directory is changed */
         (void) setenv("TMPDIR", job->work_dir, 1);
         (void) setenv("PYTHONUNBUFFERED", "1", 1);
         for (int i = 1; i < NSIG; i++)
                 (void) signal(i, SIG_DFL);
-        /* A process group of its own: we get Ctrl-C, and end the whole group. If we are killed, it is killed too. */
+        /* A process group of its own: this process gets Ctrl-C, and ends the whole group. If it is killed, so is pip.
+         * */
         if (setpgid(0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
                 _exit(126);
         (void) umask(022);

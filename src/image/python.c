@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "image/record.h"
 
-/* A shim starts the real one, and a virtual environment knows the one it was made from. */
+/* The program prints the real interpreter behind a shim or a virtual environment. */
 static const char question[] =
         "import json, os, sys\n"
         "base = getattr(sys, '_base_executable', None) or sys.executable\n"
@@ -64,7 +64,7 @@ static int choose_candidate(struct python *python, struct err *err) {
                        "this host has no python3; install it (apt install python3) or set GLOVEBOX_PYTHON");
 }
 
-/* /usr/bin/python3 -> python3.11: the name says everything, and a cold start need not run it to know. */
+/* /usr/bin/python3 -> python3.11: the name has the version, so a cold start need not run it. */
 static bool know_by_name(struct python *python) {
         char real[PATH_MAX];
         static const char stem[] = "/usr/bin/python";
@@ -94,16 +94,15 @@ static int check_prefix(const struct python *python, struct err *err) {
         for (size_t i = 0; i < ELEMENTS(too_wide); i++)
                 wide = wide || strcmp(prefix, too_wide[i]) == 0;
         if (wide)
-                return err_set(
-                        err, ERR_REFUSED,
-                        "the interpreter %s lives in %s, all of which the box would see; use one with a directory "
-                        "of its own, or set GLOVEBOX_PYTHON to /usr/bin/python3",
-                        python->path, prefix);
+                return err_set(err, ERR_REFUSED,
+                               "the interpreter %s is in %s, all of which the box would see; use one with a directory "
+                               "of its own, or set GLOVEBOX_PYTHON to /usr/bin/python3",
+                               python->path, prefix);
         for (size_t i = 0; i < ELEMENTS(covered); i++) {
                 size_t size = strlen(covered[i]);
                 if (strncmp(prefix, covered[i], size) == 0 && (prefix[size] == '/' || prefix[size] == '\0'))
                         return err_set(err, ERR_REFUSED,
-                                       "the interpreter %s lives below %s, which every box has of its own; use one "
+                                       "the interpreter %s is below %s, which every box has of its own; use one "
                                        "elsewhere, or set GLOVEBOX_PYTHON to /usr/bin/python3",
                                        python->path, covered[i]);
         }
@@ -122,7 +121,8 @@ static int accept_answer(const json_t *answer, struct python *python, struct err
         if (*path != '/' || *prefix != '/' || !*version || strlen(path) >= sizeof(python->path) ||
             strlen(prefix) >= sizeof(python->prefix) || strlen(version) >= sizeof(python->version))
                 return err_set(err, ERR_PROTOCOL,
-                               "%s does not say where it lives as a Python does; set GLOVEBOX_PYTHON", python->path);
+                               "%s did not report a Python prefix; is it an interpreter? set GLOVEBOX_PYTHON",
+                               python->path);
         strcpy(python->path, path);
         strcpy(python->version, version);
         python->prefix[0] = '\0';

@@ -66,7 +66,9 @@ static int add_entry(int root_fd, const char *name, struct image *image, struct 
                 return err_sys(err, errno, "cannot look at the image");
         bool etc = strcmp(name, "etc") == 0;
         if (S_ISLNK(st.st_mode))
-                return etc ? 0 : add_link(root_fd, name, image, err); /* an /etc that points elsewhere: ours instead */
+                return etc ? 0
+                           : add_link(root_fd, name, image,
+                                      err); /* a link elsewhere: Glovebox's own /etc instead */
         if (etc && S_ISDIR(st.st_mode))
                 image->own_etc = false;
         return S_ISDIR(st.st_mode) || (S_ISREG(st.st_mode) && !etc) ? add_tree(root_fd, name, image, err) : 0;
@@ -130,7 +132,8 @@ static bool search_python(int root_fd, const char *directories, char ret_path[st
                search_path(root_fd, directories, "python", ret_path) || search_versions(root_fd, directories, ret_path);
 }
 
-/* /opt/NAME/bin and the like: where people put a Python of their own. In order, so that the answer is always one. */
+/* /opt/NAME/bin and the like: usual places of a Python that was installed by hand. In order, so that the result is
+ * always the same. */
 static bool search_below(int root_fd, const char *parent, char ret_path[static 256]) {
         enum { NAMES_MAX = 256 };
         struct dirent **names = NULL;

@@ -6,8 +6,8 @@
 #include "base/err.h"
 #include "image/image.h"
 
-/* Adds trees and links for everything at the top of root_fd that is not the box's own business. On failure what was
- * added stays in the image for image_close. */
+/* Adds trees and links for everything at the top of root_fd, except the directories that a box makes itself. After a
+ * failure, what was added stays in the image for image_close. */
 int rootfs_show(int root_fd, struct image *image, struct err *err);
 
 /* Looks for Python and a shell, along the image's own PATH (`env`, its "Env" list, or NULL) and then in the usual

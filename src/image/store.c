@@ -157,7 +157,7 @@ int store_replace(struct store_work *work, const char *image, const char *item, 
                 return err_sys(err, -image_fd, "cannot open the image \"%s\"", image);
         if (renameat2(work->fd, item, image_fd, item, RENAME_EXCHANGE) == 0)
                 return 0;
-        /* EINVAL: a file system that cannot exchange. Then there is a moment with neither; better than both half. */
+        /* EINVAL: a file system without RENAME_EXCHANGE. Then for a moment there is neither. */
         if (errno == EINVAL && renameat(image_fd, item, work->fd, "old") < 0 && errno != ENOENT)
                 return err_sys(err, errno, "cannot move the old %s of the image \"%s\" away", item, image);
         if (renameat(work->fd, item, image_fd, item) < 0)

@@ -86,7 +86,7 @@ int journal_append(struct journal *journal, enum journal_kind kind, const void *
                                     journal->end[JOURNAL_EVENTS], kind, fixed, fixed_size, rest, rest_size,
                                     ret_next_at);
         if (code < 0)
-                journal->allocated = 0; /* what was cut off again has taken it along */
+                journal->allocated = 0; /* the removed bytes contained it */
         return code;
 }
 
@@ -110,7 +110,7 @@ static int write_request(struct journal *journal, struct journal_request *reques
         size_t id_size = strlen(request->id);
         uint8_t fixed[JOURNAL_REQUEST_FIXED + JOURNAL_ID_MAX];
         journal_room_make_inbox(journal);
-        *ret_now = journal_clock_ms(CLOCK_REALTIME_COARSE); /* the clock of files: what a run makes is not older */
+        *ret_now = journal_clock_ms(CLOCK_REALTIME_COARSE); /* the clock of files: no file of the run is older */
         request->began_ms = journal_clock_ms(CLOCK_MONOTONIC);
         request->inbox_at = (uint32_t) journal->inbox_read - request->carried;
         journal_put_u64(fixed, (uint64_t) *ret_now);
@@ -402,7 +402,7 @@ void journal_end_later(struct journal *journal, const char *result, size_t size,
         struct journal_owed *owed = malloc(sizeof(*owed) + size);
         if (!journal->is_open || !owed) {
                 free(owed);
-                return; /* then the next daemon finds a run without an end, and says so */
+                return; /* then the next daemon finds and reports a run without an end */
         }
         *owed = (struct journal_owed) { .holds = holds, .size = size };
         memcpy(owed->result, result, size);
@@ -410,7 +410,7 @@ void journal_end_later(struct journal *journal, const char *result, size_t size,
         journal->owed = owed;
 }
 
-/* Writes the result that there was no room for. */
+/* Writes the result for which there was no room. */
 static int write_owed_result(struct journal *journal, struct err *err) {
         if (!journal->owed)
                 return 0;

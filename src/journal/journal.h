@@ -40,11 +40,11 @@ struct journal;
 int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struct err *err);
 void journal_close(struct journal *journal); /* NULL is fine */
 
-/* A journal for a run that ends with its daemon: nothing in it can be read once that is gone. Its files are made in the
- * directory named at the start, have no name there, and are emptied and used again by the next. */
+/* A journal for a run that ends with its daemon: no later daemon reads it. Its files have no name, are made in the
+ * directory that was given at the start, and are emptied and reused. */
 void journal_scratch_start(const char *dir);
 int journal_scratch_open(struct journal **ret_journal, struct err *err);
-void journal_scratch_stop(void); /* lets go of those that wait for the next run */
+void journal_scratch_stop(void); /* closes the files that wait for the next run */
 
 /* Where a session's variables are. */
 enum journal_holds {
@@ -123,8 +123,9 @@ int journal_clear_inbox(struct journal *journal, struct err *err);
 int journal_take(struct journal *journal, enum journal_stream stream, int pipe_fd, size_t max, size_t *ret_size,
                  bool *ret_closed, struct err *err);
 
-/* Output was taken that no event names yet. The caller makes one after JOURNAL_LATE_MS, or a program that prints and
- * then computes would seem to have printed less. Without room or memory for the event the bytes wait for the next. */
+/* True if output was taken for which no event was written yet. The caller writes one after JOURNAL_LATE_MS; otherwise
+ * the output of a program that prints and then computes would be shown late. Without room or memory for the event the
+ * bytes wait for the next one. */
 enum { JOURNAL_LATE_MS = 100 };
 bool journal_has_late_output(const struct journal *journal);
 void journal_record_late_output(struct journal *journal);
@@ -133,7 +134,7 @@ void journal_record_late_output(struct journal *journal);
  * fails (ERR_LIMIT, ERR_NO_SPACE) the run is still open: try again with a smaller result. */
 int journal_end(struct journal *journal, const char *result, size_t size, enum journal_holds holds, struct err *err);
 
-/* The same for a result that there is no room for: it is written as soon as there is some, at the latest when the next
+/* The same for a result without room on the disk: it is written as soon as there is room, at the latest when the next
  * run begins or the journal is closed. Takes a copy. */
 void journal_end_later(struct journal *journal, const char *result, size_t size, enum journal_holds holds);
 

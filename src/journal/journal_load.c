@@ -73,7 +73,7 @@ static int apply_begin(struct journal *journal, const struct journal_record *rec
         return code;
 }
 
-/* What a REQUEST says, if it can be one. */
+/* Reads the members of a REQUEST, if it is one. */
 struct request_record {
         struct journal_request request;
         int64_t wall_ms;
@@ -317,7 +317,7 @@ static int open_files(struct journal *journal, uint64_t ret_limits[static JOURNA
         return 0;
 }
 
-/* So that an older program does not cut off records that it does not know. */
+/* So that an older version does not cut off records of this format. */
 static int write_version(struct journal *journal) {
         if (journal->head.version >= JOURNAL_VERSION)
                 return 0;

@@ -68,7 +68,7 @@ static bool is_at_rest(const struct kernel *kernel) {
         return !is_working(kernel) && kernel->weight.open_us == 0;
 }
 
-static void on_time(void *context) {
+static void cpu_weight_on_time(void *context) {
         struct loop *loop = context;
         bool is_busy = false;
         unsigned n_of_last_level = 0;
@@ -87,7 +87,7 @@ static void on_time(void *context) {
         n_longest = n_of_last_level;
         priority_adapt(is_busy);
         if (watched)
-                timer = loop_timer(loop, loop_now_ms() + LOOK_MS, on_time, loop);
+                timer = loop_timer(loop, loop_now_ms() + LOOK_MS, cpu_weight_on_time, loop);
 }
 
 void cpu_weight_begin(struct kernel *kernel) {
@@ -104,7 +104,7 @@ void cpu_weight_watch(struct kernel *kernel) {
         kernel->weight.next = watched;
         watched = kernel;
         if (!timer)
-                timer = loop_timer(kernel->loop, loop_now_ms() + LOOK_MS, on_time, kernel->loop);
+                timer = loop_timer(kernel->loop, loop_now_ms() + LOOK_MS, cpu_weight_on_time, kernel->loop);
 }
 
 void cpu_weight_forget(struct kernel *kernel) {

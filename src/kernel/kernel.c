@@ -99,7 +99,7 @@ static void kernel_close_parts(struct kernel *kernel) {
         if (kernel->cgroup.host)
                 reaper_bury(&kernel->cgroup, take_fd(&kernel->fds[MAKER_PIDFD]), take_fd(&kernel->fds[MAKER_LEASE]));
         for (size_t i = 0; i < MAKER_FDS; i++)
-                if (i != MAKER_WORKSPACE) /* what an ephemeral run left is still to be read */
+                if (i != MAKER_WORKSPACE) /* the artifacts of an ephemeral run are still to be read */
                         fd_close(&kernel->fds[i]);
         frame_inbox_release(&kernel->control_inbox);
         free(kernel->inbound);
@@ -112,7 +112,7 @@ static void kernel_close_parts(struct kernel *kernel) {
 void kernel_free(struct kernel *kernel) {
         if (!kernel)
                 return;
-        /* Its maker has died, and what it had made so far was never ours. */
+        /* Its maker has died, and had not delivered what it had made. */
         if (kernel->state == KERNEL_MAKING && !*kernel->engine)
                 (void) cgroup_destroy_by_name(kernel->host, kernel->group, NULL);
         kernel_close_parts(kernel);
@@ -196,7 +196,7 @@ bool kernel_can_attach(const struct kernel *kernel) {
 
 int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
         if (kernel->state != KERNEL_ATTACHING)
-                return 0; /* it died meanwhile, and the listener knows */
+                return 0; /* it died meanwhile, and the listener was informed */
         kernel_set_state(kernel, KERNEL_IDLE);
         if (reply->fds[MAKER_WORKSPACE] >= 0) {
                 fd_close(&kernel->fds[MAKER_WORKSPACE]);
@@ -346,7 +346,7 @@ static void on_status(void *context, uint32_t events) {
 void kernel_let_go(struct kernel *kernel) {
         cpu_weight_forget(kernel);
         fd_close(&kernel->fds[MAKER_PIDFD]);
-        *kernel->engine = '\0'; /* its box is not ours to remove any more */
+        *kernel->engine = '\0'; /* its box belongs to the caller now */
         cgroup_release(&kernel->cgroup);
 }
 
@@ -359,7 +359,8 @@ void kernel_kill(struct kernel *kernel) {
         if (kernel_is_dead(kernel) || (kernel->fds[MAKER_PIDFD] < 0 && !*kernel->engine))
                 return;
         if (*kernel->engine && (kernel->fds[MAKER_PIDFD] < 0 || sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], 0) < 0))
-                reaper_remove_box(kernel->engine, kernel->group); /* not ours to signal: its engine ends it */
+                reaper_remove_box(kernel->engine,
+                                  kernel->group); /* no pidfd that works: its engine ends it */
         /* The kernel dies with its agent. Until then it would raise at end of file and fault in about 50 pages. */
         if (kernel->end_cause == KERNEL_END_OVER && kernel->fds[MAKER_KERNEL] >= 0)
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_KERNEL], SIGKILL);

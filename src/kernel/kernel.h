@@ -40,15 +40,15 @@ enum { KERNEL_PROTOCOL = 2 };
 
 enum {
         KERNEL_REQUEST_MAX = 32 << 20,
-        KERNEL_REPLY_MAX = 3 << 20, /* one frame: a result, something shown */
+        KERNEL_REPLY_MAX = 3 << 20, /* one frame: a result, a display */
         KERNEL_START_TIMEOUT_MS = 120000,
 };
 
 /* Only kernel_set_state writes it. */
 enum kernel_state {
         KERNEL_MAKING,   /* asked for; no box yet */
-        KERNEL_STARTING, /* the box is there; Python is not yet */
-        KERNEL_FAILED,   /* it died before it was ready; nothing is left but this record */
+        KERNEL_STARTING, /* the box is ready, Python is not */
+        KERNEL_FAILED,   /* it died before it was ready; only this record is left */
         KERNEL_IDLE,
         KERNEL_ATTACHING, /* ready; the maker shows its box a workspace, data or a script */
         KERNEL_BUSY, /* a run or another request is in progress */
@@ -82,7 +82,7 @@ struct kernel_listener {
         /* One whole frame of types RESULT, DISPLAY or ANSWER; or REPEATED: the open request was answered before, and
          * the answer is lost; or PONG: it is free now, and had been busy with something unknown. */
         void (*frame)(struct kernel *kernel, enum kernel_frame type, const struct kernel_reply *reply);
-        void (*ended)(struct kernel *kernel); /* the process is gone; why is in the fields below */
+        void (*ended)(struct kernel *kernel); /* the process has exited; the fields below have the reason */
 };
 
 struct kernel {
@@ -125,10 +125,10 @@ struct kernel {
         struct loop_timer *start_timer; /* until it is ready */
 
         /* how it ended */
-        char last_words[400]; /* the end of what it printed when it died before it was ready */
+        char last_words[400]; /* the end of its output, if it died before it was ready */
         bool exited; /* wait_status is known */
         int wait_status;
-        const char *host_trouble; /* why it was ended that is no fault of its code; NULL: nothing of that kind */
+        const char *host_trouble; /* why it was ended, if its code was not the cause; else NULL */
         uint64_t short_since_ms; /* since when the daemon has no memory for its frames; 0: it has */
         enum kernel_talk talk;
         enum kernel_end_cause end_cause;
@@ -136,7 +136,7 @@ struct kernel {
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
         unsigned n_unmeasured; /* runs since that were too short to be measured */
         size_t reply_bytes; /* since the last request */
-        struct loop_timer *pause_timer; /* it sends too much: it is read again later */
+        struct loop_timer *pause_timer; /* it sends too much: reading pauses */
         struct loop_timer *late_timer; /* it has printed something that is to be shown by then */
         struct loop_timer *rotate_timer; /* old runs are leaving its journal */
         size_t n_repeated; /* frames of that type since the last request */
@@ -146,12 +146,12 @@ struct kernel {
 /* A record for a kernel that the maker was asked for (request->kernel_id) or that the vault gave back. */
 struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, const struct kernel_listener *listener,
                            void *owner, const struct maker_request *request);
-void kernel_free(struct kernel *kernel); /* kills it if it lives; NULL is fine */
+void kernel_free(struct kernel *kernel); /* kills it if it runs; NULL is fine */
 
 /* Changes its state. A move that is not in the table is a bug: it is logged, and made anyway. */
 void kernel_set_state(struct kernel *kernel, enum kernel_state state);
 
-/* The box is there: takes the reply's descriptors. */
+/* The box is ready: takes the reply's descriptors. */
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err);
 
 /* True if a mount can still be added to its box, which waits in the pool. Its state is KERNEL_ATTACHING while the maker
@@ -176,13 +176,13 @@ int kernel_request(struct kernel *kernel, const struct journal_request *request,
 /* Takes what the pipes hold now into the journal. */
 void kernel_drain(struct kernel *kernel);
 
-/* A signal to the Python process: through its agent, or straight when it was forked from a nursery. */
+/* Sends a signal to the Python process: through its agent, or directly if it was forked from a nursery. */
 void kernel_signal(struct kernel *kernel, int signal_number);
 
 /* Another process has a copy of its channel and uses it from now on (a program). Its end is still reported here. */
 void kernel_hand_over(struct kernel *kernel);
 
-/* Forgets the kernel without ending it: the vault holds what it needs. */
+/* Frees the record without ending the kernel: the vault holds its descriptors. */
 void kernel_let_go(struct kernel *kernel);
 
 /* Kills the whole box; `ended` is called from the loop. Frames that arrive in between are ignored. */

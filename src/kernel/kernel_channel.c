@@ -29,8 +29,8 @@ enum {
         PIECE_HEAD = 12,
         PIECE_MAX = FRAME_AT_ONCE - HEADER_SIZE - PIECE_HEAD,
         REPEATED_MAX = 10000,
-        MEMORY_PATIENCE_MS = 60000, /* for memory that the daemon does not have */
-        STEP_GRACE_MS = 5000, /* for the reaction to an interrupt */
+        MEMORY_PATIENCE_MS = 60000, /* milliseconds to wait for memory */
+        STEP_GRACE_MS = 5000,       /* for the reaction to an interrupt */
 };
 
 /* ---- output ---- */
@@ -79,7 +79,7 @@ static void on_late(void *context) {
         kernel->listener->output(kernel);
 }
 
-static void on_output(struct kernel *kernel, enum journal_stream stream) {
+static void kernel_channel_on_output(struct kernel *kernel, enum journal_stream stream) {
         if (journal_open_run(kernel->journal)) {
                 take_output(kernel, stream, OUTPUT_BUDGET, OUTPUT_US);
                 if (!kernel->late_timer && journal_has_late_output(kernel->journal))
@@ -92,15 +92,15 @@ static void on_output(struct kernel *kernel, enum journal_stream stream) {
 
 static void on_out(void *context, uint32_t events) {
         (void) events;
-        on_output(context, JOURNAL_OUT);
+        kernel_channel_on_output(context, JOURNAL_OUT);
 }
 
 static void on_err(void *context, uint32_t events) {
         (void) events;
-        on_output(context, JOURNAL_ERR);
+        kernel_channel_on_output(context, JOURNAL_ERR);
 }
 
-void kernel_watch_output(struct kernel *kernel) {
+static void kernel_watch_output(struct kernel *kernel) {
         static void (*const calls[])(void *, uint32_t) = { on_out, on_err };
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
                 if (!kernel->output_watch[i])
@@ -490,7 +490,7 @@ static void wait_for_memory(struct kernel *kernel) {
                 pause_watch(kernel, kernel->replies_watch);
 }
 
-/* Bytes did not come, for this reason. */
+/* Handles a failed read. */
 static void on_trouble(struct kernel *kernel, int code) {
         if (code == -ENOMEM)
                 wait_for_memory(kernel);

@@ -6,9 +6,6 @@
 /* Its pipe of replies can be read. */
 void kernel_on_replies(void *context, uint32_t events);
 
-/* Starts watching its pipes. */
-void kernel_watch_output(struct kernel *kernel);
-
 /* Ends it: the process has ended, or broke the protocol. */
 void kernel_end(struct kernel *kernel);
 void kernel_break_off(struct kernel *kernel);

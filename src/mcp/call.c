@@ -189,7 +189,7 @@ static void on_beat(void *context) {
 /* ---- the session layer ---- */
 
 /* No more of it fits, or its time is over: what there is becomes the answer, and the run goes on. */
-static void on_time(void *context) {
+static void mcp_call_on_time(void *context) {
         struct mcp_call *call = context;
         call->timer = NULL;
         content_answer_unfinished(call);
@@ -197,7 +197,7 @@ static void on_time(void *context) {
 
 void mcp_call_wait(struct mcp_call *call, uint64_t wait_ms) {
         loop_timer_drop(&call->timer);
-        call->timer = loop_timer(call->peer->manager->loop, loop_now_ms() + wait_ms, on_time, call);
+        call->timer = loop_timer(call->peer->manager->loop, loop_now_ms() + wait_ms, mcp_call_on_time, call);
 }
 
 void mcp_call_expect(struct mcp_call *call, void (*finish)(struct mcp_call *call, const char *text, size_t size)) {
@@ -210,7 +210,7 @@ void mcp_call_settle(struct mcp_call *call, int code, const struct err *err) {
                 caller_refuse(&call->caller, err);
 }
 
-static void on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
+static void mcp_call_on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
         struct mcp_call *call = (struct mcp_call *) caller;
         (void) json;
         call->is_asked = false;
@@ -220,7 +220,7 @@ static void on_answer(struct caller *caller, const char *text, size_t size, json
                 call_free(call);
 }
 
-static void on_refuse(struct caller *caller, const struct err *err) {
+static void mcp_call_on_refuse(struct caller *caller, const struct err *err) {
         struct mcp_call *call = (struct mcp_call *) caller;
         call->is_asked = false;
         if (call->link)
@@ -229,7 +229,7 @@ static void on_refuse(struct caller *caller, const struct err *err) {
                 call_free(call);
 }
 
-static void on_accepted(struct caller *caller, const char *run_id) {
+static void mcp_call_on_accepted(struct caller *caller, const char *run_id) {
         struct mcp_call *call = (struct mcp_call *) caller;
         (void) snprintf(call->run_id, sizeof(call->run_id), "%s", run_id);
         if (call->link && call->link->accepted)
@@ -240,7 +240,7 @@ static void on_accepted(struct caller *caller, const char *run_id) {
         }
 }
 
-static void on_output(struct caller *caller, const struct caller_output *output) {
+static void mcp_call_on_output(struct caller *caller, const struct caller_output *output) {
         struct mcp_call *call = (struct mcp_call *) caller;
         if (!call->link)
                 return;
@@ -252,23 +252,23 @@ static void on_output(struct caller *caller, const struct caller_output *output)
                 report_progress(call);
 }
 
-static void on_display(struct caller *caller, const char *data, size_t size) {
+static void mcp_call_on_display(struct caller *caller, const char *data, size_t size) {
         (void) caller; /* the result has them all */
         (void) data;
         (void) size;
 }
 
-static bool wants_more(const struct caller *caller) {
+static bool mcp_call_wants_more(const struct caller *caller) {
         const struct mcp_call *call = (const struct mcp_call *) caller;
         return call->link && !call->is_full;
 }
 
-static const struct caller_type caller_type = { .answer = on_answer,
-                                                .refuse = on_refuse,
-                                                .accepted = on_accepted,
-                                                .output = on_output,
-                                                .display = on_display,
-                                                .wants_more = wants_more,
+static const struct caller_type caller_type = { .answer = mcp_call_on_answer,
+                                                .refuse = mcp_call_on_refuse,
+                                                .accepted = mcp_call_on_accepted,
+                                                .output = mcp_call_on_output,
+                                                .display = mcp_call_on_display,
+                                                .wants_more = mcp_call_wants_more,
                                                 .via = "mcp" };
 
 /* ---- clients that leave ---- */

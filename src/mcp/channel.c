@@ -91,7 +91,7 @@ static void report_run(void *context) {
 }
 
 /* A run that is over at once is not worth a message of its own: the answer is nearly there. */
-static void on_accepted(struct mcp_call *call, const char *sandbox, const char *run_id) {
+static void mcp_channel_on_accepted(struct mcp_call *call, const char *sandbox, const char *run_id) {
         struct channel_call *own = (struct channel_call *) call;
         (void) sandbox;
         (void) run_id;
@@ -112,7 +112,7 @@ static void on_release(struct mcp_call *call) {
 }
 
 static const struct mcp_link link = {
-        .notify = on_notify, .respond = on_respond, .accepted = on_accepted, .release = on_release
+        .notify = on_notify, .respond = on_respond, .accepted = mcp_channel_on_accepted, .release = on_release
 };
 
 static void send_error(struct channel *channel, const json_t *id, struct mcp_error *error) {
@@ -213,7 +213,7 @@ static void take_line(struct channel *channel) {
 }
 
 /* Of all messages together there is no bound. */
-static int on_piece(struct upload *upload, const char *bytes, size_t size, struct err *err) {
+static int mcp_channel_on_piece(struct upload *upload, const char *bytes, size_t size, struct err *err) {
         struct channel *channel = (struct channel *) upload;
         while (size > 0) {
                 const char *feed = memchr(bytes, '\n', size);
@@ -346,7 +346,7 @@ static int open_channel(struct caller *caller, json_t *json, struct err *err) {
         channel->peer.place = channel->place;
         channel->peer.has_fixtures = place_has_fixtures();
         channel->upload = (struct upload) { .caller = caller,
-                                            .piece = on_piece,
+                                            .piece = mcp_channel_on_piece,
                                             .finish = on_finish,
                                             .abandon = on_abandon,
                                             .json = json_incref(json) };

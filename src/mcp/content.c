@@ -289,7 +289,8 @@ static void put_displays(struct slice displays, struct json_writer *plain) {
                 put_value(one, plain);
 }
 
-void content_put_run(const struct mcp_call *call, const char *text, size_t size, struct json_writer *members) {
+/* The members of a result; tasks nest it. */
+static void content_put_run(const struct mcp_call *call, const char *text, size_t size, struct json_writer *members) {
         struct slice result = { text, size }, one, displays = slice_get(result, "displays");
         struct slice value = slice_get(result, "result"), status = slice_get(result, "status");
         _cleanup_json_writer_ struct json_writer plain = { 0 }, blocks = { 0 };

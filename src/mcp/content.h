@@ -11,9 +11,6 @@ void content_put_text_result(struct json_writer *members, const char *text, size
 /* Answers with a run's result (the JSON of docs/PROTOCOL.md) and the output that was collected. */
 void content_answer_run(struct mcp_call *call, const char *result, size_t size);
 
-/* The members of such a result, for tasks, which nest it. */
-void content_put_run(const struct mcp_call *call, const char *result, size_t size, struct json_writer *members);
-
 /* Answers with the output so far of a run that goes on. */
 void content_answer_unfinished(struct mcp_call *call);
 

@@ -31,10 +31,12 @@ struct fetch {
         struct err err;
 };
 
-static void on_done(void *context, const char *text, size_t size, const struct err *err);
-static bool on_data(void *context, const char *bytes, size_t size);
-static void on_room(void *context);
-static const struct remote_ask_events events = { .data = on_data, .room = on_room, .done = on_done };
+static void mcp_fetch_on_done(void *context, const char *text, size_t size, const struct err *err);
+static bool mcp_fetch_on_data(void *context, const char *bytes, size_t size);
+static void mcp_fetch_on_room(void *context);
+static const struct remote_ask_events events = { .data = mcp_fetch_on_data,
+                                                 .room = mcp_fetch_on_room,
+                                                 .done = mcp_fetch_on_done };
 
 bool fetch_is_needed(const struct mcp_call *call, const char *name) {
         const struct session_manager *manager = call->peer->manager;
@@ -93,7 +95,7 @@ static void fetch_ask(struct fetch *fetch, const char *op, json_t *fields,
         fetch_end(fetch, &err);
 }
 
-static void on_done(void *context, const char *text, size_t size, const struct err *err) {
+static void mcp_fetch_on_done(void *context, const char *text, size_t size, const struct err *err) {
         struct fetch *fetch = context;
         struct err damaged;
         fetch->ask = NULL;
@@ -146,7 +148,7 @@ static void fetch_start(struct fetch *fetch, const struct file_request *request,
 
 /* ---- read ---- */
 
-static bool on_data(void *context, const char *bytes, size_t size) {
+static bool mcp_fetch_on_data(void *context, const char *bytes, size_t size) {
         struct fetch *fetch = context;
         int code = fd_write_all(fetch->file.fd, bytes, size);
         if (code < 0 && fetch->err.code == ERR_NONE)
@@ -154,24 +156,24 @@ static bool on_data(void *context, const char *bytes, size_t size) {
         return true;
 }
 
-static void on_read(struct fetch *fetch, json_t *answer) {
+static void mcp_fetch_on_read(struct fetch *fetch, json_t *answer) {
         (void) answer;
         fetch_end(fetch, NULL);
 }
 
-static void on_listed(struct fetch *fetch, json_t *answer) {
+static void mcp_fetch_on_listed(struct fetch *fetch, json_t *answer) {
         fetch->file.entries = json_incref(json_object_get(answer, "entries"));
         fetch->file.is_cut = json_is_true(json_object_get(answer, "cut"));
         fetch_end(fetch, NULL);
 }
 
-static void on_looked(struct fetch *fetch, json_t *answer) {
+static void mcp_fetch_on_looked(struct fetch *fetch, json_t *answer) {
         const char *type = json_string_value(json_object_get(answer, "type"));
         json_int_t size = json_integer_value(json_object_get(answer, "size"));
         struct err err;
         if (type && strcmp(type, "directory") == 0) {
                 fetch->file.status.st_mode = S_IFDIR;
-                fetch_ask(fetch, "file.list", json_pack("{s:s}", "path", fetch->path), on_listed);
+                fetch_ask(fetch, "file.list", json_pack("{s:s}", "path", fetch->path), mcp_fetch_on_listed);
                 return;
         }
         fetch->file.status.st_mode = S_IFREG;
@@ -185,12 +187,13 @@ static void on_looked(struct fetch *fetch, json_t *answer) {
         fetch_ask(fetch, "file.read",
                   json_pack("{s:s, s:I}", "path", fetch->path, "size",
                             (json_int_t) (size < FETCH_MAX ? size : FETCH_MAX)),
-                  on_read);
+                  mcp_fetch_on_read);
 }
 
 static void fetch_look(struct fetch *fetch, json_t *answer) {
         (void) answer;
-        fetch_ask(fetch, "file.stat", json_pack("{s:s, s:b}", "path", fetch->file.relative, "follow", 1), on_looked);
+        fetch_ask(fetch, "file.stat", json_pack("{s:s, s:b}", "path", fetch->file.relative, "follow", 1),
+                  mcp_fetch_on_looked);
 }
 
 void fetch_open(struct mcp_call *call, const char *name, const char *path, json_t *arguments, ask_opened *then) {
@@ -216,7 +219,7 @@ void fetch_open(struct mcp_call *call, const char *name, const char *path, json_
 
 /* ---- write ---- */
 
-static void on_room(void *context) {
+static void mcp_fetch_on_room(void *context) {
         (void) context; /* all of it was given at once: a message of MCP is smaller than what may wait */
 }
 

@@ -234,7 +234,8 @@ static int check_one(const struct mcp_tool *tool, const struct tool_argument *ar
         return 0;
 }
 
-int tool_check(const struct mcp_tool *tool, json_t *arguments, struct err *err) {
+/* Checks the arguments of a tool; NULL: there are none. The message of ERR_USAGE names the wrong one. */
+static int tool_check(const struct mcp_tool *tool, json_t *arguments, struct err *err) {
         const char *key;
         json_t *value;
         for (const struct tool_argument *argument = tool->arguments; argument->name; argument++) {

@@ -29,9 +29,6 @@ struct mcp_tool {
 extern const struct mcp_tool tools[];
 extern const size_t n_tools;
 
-/* Checks the arguments of a tool; NULL: there are none. The message of ERR_USAGE names the wrong one. */
-int tool_check(const struct mcp_tool *tool, json_t *arguments, struct err *err);
-
 /* The session's name behind a handle (NULL: the default). ERR_USAGE: no handle. Sets call->sandbox. */
 enum { TOOL_NAME_ROOM = 144 };
 int tool_name_sandbox(struct mcp_call *call, const char *handle, char ret_name[static TOOL_NAME_ROOM], struct err *err);

@@ -41,8 +41,8 @@ static bool is_still_empty(struct session *session) {
         struct stat status;
         if (is_on_tmpfs(session))
                 return is_empty_on_tmpfs(session);
-        return session->empty_since_ns && stat_artifacts(session, &status) &&
-               in_ns(&status.st_ctim) == session->empty_since_ns;
+        return session->artifacts.empty_since_ns && stat_artifacts(session, &status) &&
+               in_ns(&status.st_ctim) == session->artifacts.empty_since_ns;
 }
 
 /* A change time can be trusted only when it is past: clocks of file systems tick every few milliseconds. */
@@ -50,26 +50,26 @@ static void note_empty(struct session *session) {
         enum { SETTLED_NS = 50 * 1000000 };
         struct stat status;
         struct timespec now;
-        session->empty_since_ns = 0;
-        if (session->seen.count || session->seen.cut || is_on_tmpfs(session))
+        session->artifacts.empty_since_ns = 0;
+        if (session->artifacts.seen.count || session->artifacts.seen.cut || is_on_tmpfs(session))
                 return;
         if (!stat_artifacts(session, &status) || status.st_nlink > 2)
                 return;
         (void) clock_gettime(CLOCK_REALTIME, &now);
         if (in_ns(&now) - in_ns(&status.st_ctim) > SETTLED_NS)
-                session->empty_since_ns = in_ns(&status.st_ctim);
+                session->artifacts.empty_since_ns = in_ns(&status.st_ctim);
 }
 
 static void forget_seen(struct session *session) {
-        artifact_list_release(&session->seen);
-        json_writer_release(&session->seen_many);
-        session->is_seen = false;
+        artifact_list_release(&session->artifacts.seen);
+        json_writer_release(&session->artifacts.seen_many);
+        session->artifacts.is_seen = false;
 }
 
 void artifact_collect_prepare(struct session *session) {
         struct timespec now;
         (void) clock_gettime(CLOCK_REALTIME_COARSE, &now); /* the clock of change times */
-        session->run_since_ns = in_ns(&now);
+        session->artifacts.run_since_ns = in_ns(&now);
         if (session->workspace_fd >= 0)
                 return;
         int fd = session_open_workspace(session);
@@ -79,15 +79,15 @@ void artifact_collect_prepare(struct session *session) {
         forget_seen(session);
         if (is_on_tmpfs(session) && is_empty_on_tmpfs(session))
                 return;
-        session->is_seen = artifact_scan_few(fd, &session->seen);
+        session->artifacts.is_seen = artifact_scan_few(fd, &session->artifacts.seen);
         note_empty(session);
 }
 
 void artifact_collect_resume(struct session *session, int64_t began_ms) {
         artifact_collect_prepare(session);
         forget_seen(session);
-        session->run_since_ns = began_ms * 1000000;
-        session->empty_since_ns = 0;
+        session->artifacts.run_since_ns = began_ms * 1000000;
+        session->artifacts.empty_since_ns = 0;
 }
 
 /* To where the operator finds them; a caller who gets their contents needs no copy. */
@@ -107,11 +107,12 @@ static void copy_out(struct session *session, int workspace_fd, const char *run_
 /* Keeps the artifacts that the run created or changed. If the state before the run is unknown, change times decide. */
 static void keep_fresh(const struct session *session, struct artifact_list *list) {
         struct artifact_list seen = { 0 };
-        if (!session->is_seen)
-                artifact_keep_since(list, (uint64_t) session->run_since_ns);
-        else if (session->seen_many.size == 0)
-                artifact_keep_changed(list, &session->seen);
-        else if (artifact_list_unpack(session->seen_many.bytes, session->seen_many.size, &seen) == 0)
+        if (!session->artifacts.is_seen)
+                artifact_keep_since(list, (uint64_t) session->artifacts.run_since_ns);
+        else if (session->artifacts.seen_many.size == 0)
+                artifact_keep_changed(list, &session->artifacts.seen);
+        else if (artifact_list_unpack(session->artifacts.seen_many.bytes, session->artifacts.seen_many.size, &seen) ==
+                 0)
                 artifact_keep_changed(list, &seen);
         artifact_list_release(&seen);
 }
@@ -128,9 +129,9 @@ static void describe_fresh(const struct session *session, int workspace_fd, stru
 }
 
 static void artifact_collect_report(struct session *session, struct artifact_list *fresh) {
-        json_writer_release(&session->collected);
-        describe_fresh(session, session->workspace_fd, fresh, &session->collected);
-        session->is_collected = true;
+        json_writer_release(&session->artifacts.collected);
+        describe_fresh(session, session->workspace_fd, fresh, &session->artifacts.collected);
+        session->artifacts.is_collected = true;
 }
 
 /* ---- by a child ---- */
@@ -157,14 +158,14 @@ static int copy_in_child(const int *fds, int out_fd, void *context) {
 
 static void on_copied(void *context, const char *bytes, size_t size) {
         struct session *session = context;
-        session->job = NULL;
-        json_writer_release(&session->collected);
+        session->artifacts.job = NULL;
+        json_writer_release(&session->artifacts.collected);
         if (bytes)
-                json_writer_put(&session->collected, bytes, size);
+                json_writer_put(&session->artifacts.collected, bytes, size);
         else /* what was copied is swept with the rest */
-                json_writer_put_literal(&session->collected, "[]");
-        session->is_collected = true;
-        session->on_collected(session);
+                json_writer_put_literal(&session->artifacts.collected, "[]");
+        session->artifacts.is_collected = true;
+        session->artifacts.on_collected(session);
 }
 
 /* For a session: lists the artifacts that the run created or changed, as JSON, and all that exist now. Comparing and
@@ -189,10 +190,11 @@ static int list_in_child(const int *fds, int out_fd, void *context) {
 static void keep_seen(struct session *session, const char *bytes, size_t size) {
         forget_seen(session);
         if (size > SEEN_FEW_BYTES)
-                json_writer_put(&session->seen_many, bytes, size);
-        session->is_seen = size > SEEN_FEW_BYTES ? !session->seen_many.failed
-                                                 : artifact_list_unpack(bytes, size, &session->seen) == 0;
-        if (!session->is_seen)
+                json_writer_put(&session->artifacts.seen_many, bytes, size);
+        session->artifacts.is_seen = size > SEEN_FEW_BYTES
+                                             ? !session->artifacts.seen_many.failed
+                                             : artifact_list_unpack(bytes, size, &session->artifacts.seen) == 0;
+        if (!session->artifacts.is_seen)
                 forget_seen(session);
 }
 
@@ -202,24 +204,24 @@ static void take_list(struct session *session, const char *bytes, size_t size) {
         if (is_known)
                 memcpy(&text_size, bytes, sizeof(text_size));
         is_known = is_known && text_size < size - sizeof(text_size);
-        json_writer_release(&session->collected);
+        json_writer_release(&session->artifacts.collected);
         if (is_known) {
                 bytes += sizeof(text_size);
-                json_writer_put(&session->collected, bytes, text_size);
+                json_writer_put(&session->artifacts.collected, bytes, text_size);
                 keep_seen(session, bytes + text_size, size - sizeof(text_size) - text_size);
         } else {
-                json_writer_put_literal(&session->collected, "[]");
+                json_writer_put_literal(&session->artifacts.collected, "[]");
                 forget_seen(session);
         }
-        session->is_collected = true;
-        session->empty_since_ns = 0;
+        session->artifacts.is_collected = true;
+        session->artifacts.empty_since_ns = 0;
 }
 
-static void on_listed(void *context, const char *bytes, size_t size) {
+static void artifact_collect_on_listed(void *context, const char *bytes, size_t size) {
         struct session *session = context;
-        session->job = NULL;
+        session->artifacts.job = NULL;
         take_list(session, bytes, size);
-        session->on_collected(session);
+        session->artifacts.on_collected(session);
 }
 
 bool artifact_collect_begin(struct session *session, void (*on_collected)(struct session *session)) {
@@ -228,27 +230,27 @@ bool artifact_collect_begin(struct session *session, void (*on_collected)(struct
         const struct helper_job_order order = { .fds = { session->workspace_fd },
                                                 .n_fds = 1,
                                                 .work = session->ephemeral ? copy_in_child : list_in_child,
-                                                .done = session->ephemeral ? on_copied : on_listed,
+                                                .done = session->ephemeral ? on_copied : artifact_collect_on_listed,
                                                 .timeout_ms = PATIENCE_MS,
                                                 .queue = queue,
                                                 manager_job_of(session->manager, session->row.owner),
                                                 .context = session };
-        session->on_collected = on_collected;
-        session->job = helper_job_start(session->manager->loop, &order, NULL);
-        return session->job != NULL;
+        session->artifacts.on_collected = on_collected;
+        session->artifacts.job = helper_job_start(session->manager->loop, &order, NULL);
+        return session->artifacts.job != NULL;
 }
 
 /* ---- on the spot ---- */
 
 bool artifact_collect_is_much(struct session *session) {
         struct artifact_list now = { 0 }, fresh = { 0 };
-        if (session->is_collected || session->workspace_fd < 0)
+        if (session->artifacts.is_collected || session->workspace_fd < 0)
                 return false;
         if (is_still_empty(session)) {
                 artifact_collect_report(session, &fresh);
                 return false;
         }
-        if (session->seen_many.size > 0 || !artifact_scan_few(session->workspace_fd, &now))
+        if (session->artifacts.seen_many.size > 0 || !artifact_scan_few(session->workspace_fd, &now))
                 return true;
         bool is_listed = now.count == 0 || artifact_scan_few(session->workspace_fd, &fresh);
         keep_fresh(session, &fresh);
@@ -262,16 +264,16 @@ bool artifact_collect_is_much(struct session *session) {
         artifact_collect_report(session, &fresh);
         artifact_list_release(&fresh);
         forget_seen(session);
-        session->seen = now;
-        session->is_seen = true;
+        session->artifacts.seen = now;
+        session->artifacts.is_seen = true;
         note_empty(session);
         return false;
 }
 
 void artifact_collect_now(struct session *session, struct json_writer *ret_array) {
-        if (!session->is_collected)
+        if (!session->artifacts.is_collected)
                 (void) artifact_collect_is_much(session); /* no child could be started: there is no list */
-        *ret_array = session->collected;
-        session->collected = (struct json_writer) { 0 };
-        session->is_collected = false;
+        *ret_array = session->artifacts.collected;
+        session->artifacts.collected = (struct json_writer) { 0 };
+        session->artifacts.is_collected = false;
 }

@@ -12,8 +12,8 @@ struct session;
 /* Before each run: files that exist are not artifacts of the run. */
 void artifact_collect_prepare(struct session *session);
 
-/* The same in the middle of a run that another daemon started, at this wall clock time: files changed since belong to
- * the run. */
+/* The same for a run that the last daemon started at this wall clock time: files changed since then belong to the run.
+ * */
 void artifact_collect_resume(struct session *session, int64_t began_ms);
 
 /* After the run: true if a child must collect the artifacts. False: the daemon has done it, and artifact_collect_now
@@ -24,5 +24,5 @@ bool artifact_collect_is_much(struct session *session);
  * could be started. */
 bool artifact_collect_begin(struct session *session, void (*on_collected)(struct session *session));
 
-/* The new and changed ones as JSON, an array, or nothing; those of an ephemeral box are copied out. */
+/* The new and changed artifacts as JSON: an array, or nothing. Those of an ephemeral box are copied out. */
 void artifact_collect_now(struct session *session, struct json_writer *ret_array);

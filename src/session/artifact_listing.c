@@ -32,7 +32,7 @@ static int list_in_child(const int *fds, int out_fd, void *context) {
         return bytes.failed ? -1 : fd_write_all(out_fd, bytes.bytes, bytes.size);
 }
 
-static void on_listed(void *context, const char *bytes, size_t size) {
+static void artifact_listing_on_listed(void *context, const char *bytes, size_t size) {
         struct listing *listing = context;
         struct caller *caller = listing->caller;
         artifact_listed *done = listing->done;
@@ -68,7 +68,7 @@ int artifact_listing_get(struct caller *caller, int workspace_fd, artifact_liste
                                                 .timeout_ms = PATIENCE_MS,
                                                 .queue = queue,
                                                 .work = list_in_child,
-                                                .done = on_listed,
+                                                .done = artifact_listing_on_listed,
                                                 .context = listing,
                                                 manager_job_of(caller->manager, caller->owner) };
         if (helper_job_start(caller->manager->loop, &order, err))

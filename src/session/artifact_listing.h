@@ -7,7 +7,7 @@
 
 struct caller;
 
-/* Takes the workspace's descriptor, and calls `done` with it and the list, both to be taken, now or later, unless the
- * caller has left by then; with NULL and -1 when there is no list. -1: it is never called. */
+/* Takes the workspace's descriptor. Calls `done` with it and the list, now or later, and gives both away; with NULL and
+ * -1 if there is no list. A caller that has disconnected gets no call. Returns -1: `done` is never called. */
 typedef void artifact_listed(struct caller *caller, struct artifact_list *list, int workspace_fd);
 int artifact_listing_get(struct caller *caller, int workspace_fd, artifact_listed *done, struct err *err);

@@ -41,19 +41,18 @@ struct caller_type {
          * `accepted` and before any output. NULL: not interested. */
         void (*begun)(struct caller *caller, const char *run_id);
 
-        /* For those with `stream`: a piece of a run's output, the last one of event `number` unless more of it follow,
-         * and something shown. */
+        /* For callers with `stream`: a piece of a run's output, of journal event `number`; and a display. */
         void (*output)(struct caller *caller, const struct caller_output *output);
         void (*display)(struct caller *caller, const char *data, size_t size); /* JSON */
         bool (*wants_more)(const struct caller *caller);
 
-        /* For a session of another Glovebox (daemon/remote.h): a piece of a file that is read there; and sending may
-         * continue. NULL: files are not sent this way. */
+        /* For a session of another Glovebox (daemon/remote.h): a piece of a file that is read there; and more of a file
+         * may be sent. NULL: the caller has no DATA. */
         void (*data)(struct caller *caller, const char *bytes, size_t size);
         void (*room)(struct caller *caller);
 
-        /* An event, with file descriptors (borrowed) at once or not at all; -errno. NULL: no descriptor can go
-         * there. */
+        /* Sends an event with file descriptors (borrowed). 0 or -errno; it never waits. NULL: descriptors cannot be
+         * sent to this caller. */
         int (*hand_over)(struct caller *caller, const char *text, const int *fds, size_t n_fds);
 
         const char *via; /* "socket", "http": for the audit log; NULL: acts for a caller that is recorded */
@@ -100,8 +99,7 @@ void caller_begin(struct caller *caller, const char *operation, const char *sess
  * caller_refuse call it; a front end that answers by itself (a file in pieces) must call it. */
 void caller_done(struct caller *caller, const char *status);
 
-/* The session of this name that the caller may see; NULL is not a name. The message of ERR_NOT_FOUND lists those that
- * exist. */
+/* The session of this name that the caller may see; else NULL with ERR_NOT_FOUND, or with ERR_USAGE if name is NULL. */
 struct session *caller_find_session(const struct caller *caller, const char *name, struct err *err);
 
 /* Calls `begun`, unless it was called before. */

@@ -34,7 +34,7 @@ static int do_work(const int *fds, int out_fd, void *context) {
         return answer.failed ? -1 : fd_write_all(out_fd, answer.bytes, answer.size);
 }
 
-static void on_done(void *context, const char *bytes, size_t size) {
+static void caller_job_on_done(void *context, const char *bytes, size_t size) {
         struct caller_job *job = context;
         struct caller *caller = job->caller;
         struct err err;
@@ -63,7 +63,7 @@ int caller_job_start(struct caller *caller, int fd, caller_work *work, const voi
                                                 .n_fds = 1,
                                                 .timeout_ms = PATIENCE_MS,
                                                 .work = do_work,
-                                                .done = on_done,
+                                                .done = caller_job_on_done,
                                                 .context = job,
                                                 manager_job_of(caller->manager, caller->owner) };
         if (helper_job_start(caller->manager->loop, &order, err))

@@ -17,7 +17,7 @@ enum counters_end {
         COUNTERS_ENDS
 };
 
-enum { COUNTERS_SPANS = 8 }; /* of the histogram; one more is for what took longer */
+enum { COUNTERS_SPANS = 8 }; /* of the histogram; one more counts longer runs */
 
 struct counters {
         uint64_t runs_started;

@@ -25,13 +25,13 @@ struct session;
 /* Of a session. */
 struct disk_use {
         bool is_quota;     /* the kernel bounds it: not watched */
-        bool is_busy;      /* something ran, or was written, since it was last measured */
+        bool is_busy;      /* a run or a write took place since the last measurement */
         bool is_asked;     /* the meter was asked and has not answered */
         bool is_over;      /* as it was last measured */
         bool is_fresh;     /* measured since its run ended */
         uint64_t bytes, files;   /* as last measured */
         uint64_t pending;        /* bytes that clients have sent since then */
-        uint64_t pending_before; /* of them, those that were there when the meter was asked */
+        uint64_t pending_before; /* the part of them that the running measurement may include */
         uint64_t written;        /* by its processes */
         uint64_t measured_ms, took_ms;
         uint64_t free_bytes;     /* of the file system, then */

@@ -152,10 +152,10 @@ static void finish_with(struct install *install, json_t *stale) {
 
 void install_kernel_answered(struct install *install, json_t *answer) {
         if (!answer)
-                finish_with(install, NULL); /* the next kernel imports what is there by then */
+                finish_with(install, NULL); /* the next kernel imports the new packages */
         else if (json_is_true(json_object_get(answer, "ok")))
                 finish_with(install, known_names(install, json_object_get(answer, "stale")));
-        else /* a kernel of an older version, which does not see the packages */
+        else /* a kernel of an older version: its box does not show the packages */
                 finish_with(install, all_names(install));
 }
 
@@ -241,28 +241,28 @@ void install_helper_gone(struct install *install) {
 
 /* ---- 2: the helper box ---- */
 
-static void on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
+static void install_on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
         struct install *install = (struct install *) caller;
         install->result = json ? json_copy(json) : json_loadb(text, size, JSON_ALLOW_NUL, NULL);
 }
 
-static void on_refuse(struct caller *caller, const struct err *err) {
+static void install_on_refuse(struct caller *caller, const struct err *err) {
         ((struct install *) caller)->err = *err;
 }
 
-static void on_accepted(struct caller *caller, const char *run_id) {
+static void install_on_accepted(struct caller *caller, const char *run_id) {
         struct caller *outer = caller->behalf_of;
         if (outer && outer->type->accepted)
                 outer->type->accepted(outer, run_id);
 }
 
-static void on_begun(struct caller *caller, const char *run_id) {
+static void install_on_begun(struct caller *caller, const char *run_id) {
         if (caller->behalf_of)
                 caller_tell_begun(caller->behalf_of, run_id);
 }
 
-/* The install continues even if its output is not read; what does not fit is dropped and counted. */
-static void on_output(struct caller *caller, const struct caller_output *output) {
+/* The install continues even if its output is not read; the excess is dropped and counted. */
+static void install_on_output(struct caller *caller, const struct caller_output *output) {
         struct caller *outer = caller->behalf_of;
         if (outer && outer->type->wants_more(outer))
                 outer->type->output(outer, output);
@@ -270,24 +270,24 @@ static void on_output(struct caller *caller, const struct caller_output *output)
                 ((struct install *) caller)->unread[output->is_error] += output->size;
 }
 
-static void on_display(struct caller *caller, const char *data, size_t size) {
+static void install_on_display(struct caller *caller, const char *data, size_t size) {
         (void) caller;
         (void) data;
         (void) size;
 }
 
-static bool wants_more(const struct caller *caller) {
+static bool install_wants_more(const struct caller *caller) {
         (void) caller;
         return true;
 }
 
-static const struct caller_type caller_type = { .answer = on_answer,
-                                                .refuse = on_refuse,
-                                                .accepted = on_accepted,
-                                                .begun = on_begun,
-                                                .output = on_output,
-                                                .display = on_display,
-                                                .wants_more = wants_more };
+static const struct caller_type caller_type = { .answer = install_on_answer,
+                                                .refuse = install_on_refuse,
+                                                .accepted = install_on_accepted,
+                                                .begun = install_on_begun,
+                                                .output = install_on_output,
+                                                .display = install_on_display,
+                                                .wants_more = install_wants_more };
 
 void install_staging(const struct install *install, char *ret_path, size_t room) {
         (void) snprintf(ret_path, room, "%.1000s/install", install->session->state_dir);
@@ -315,7 +315,7 @@ static json_t *make_command(const struct install *install, json_t *settings) {
         return json_pack("{s:o, s:o, s:s, s:b}", "argv", argv, "env", env, "cwd", "/tmp", "python", 1);
 }
 
-/* Exactly the hosts that the operator's pip uses; these may have private addresses. */
+/* Exactly the hosts that the operator's pip uses, which may have private addresses. */
 static int grant_network(struct session *helper, const json_t *settings, struct err *err) {
         size_t i;
         json_t *host;
@@ -360,7 +360,7 @@ static int start_helper(struct install *install, json_t *settings, struct err *e
                 (void) err_set(&install->err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         if (!run || grant_network(install->helper, settings, &install->err) < 0) {
                 run_free(run);
-                session_remove(install->helper, false); /* which comes back to install_helper_gone */
+                session_remove(install->helper, false); /* which calls install_helper_gone */
                 return 0;
         }
         run_add_caller(run, &install->caller);

@@ -36,13 +36,13 @@ void install_abandon(struct install *install);
 
 /* ---- for its helper box ---- */
 
-/* The differences of its box from that of any ephemeral session. */
+/* Sets what differs in the helper box from the box of an ephemeral session. */
 void install_fill_request(const struct install *install, struct maker_request *request);
 
 /* The directory that its box writes to, to be measured. */
 void install_staging(const struct install *install, char *ret_path, size_t room);
 
-/* The helper's record is being freed: its box is gone. */
+/* The record of the helper session is being freed: its box was removed. */
 void install_helper_gone(struct install *install);
 
 /* ---- for the session's kernel ---- */

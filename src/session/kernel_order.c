@@ -51,7 +51,7 @@ void kernel_order_send(struct session_manager *manager) {
                 if (kernel) { /* still wanted */
                         const int box_pidfd = order->request.attach ? kernel->fds[MAKER_PIDFD] : -1;
                         if (maker_send(&manager->maker, &order->request, box_pidfd, &err) < 0)
-                                return; /* its next answer, or its end, comes back here */
+                                return; /* its next answer, or its end, calls this again */
                         manager->n_ordered += engine_is_native(order->request.engine);
                         manager->turn = order->turn;
                 }
@@ -60,7 +60,7 @@ void kernel_order_send(struct session_manager *manager) {
         }
 }
 
-/* One turn behind the last order of the same key; a key that has none waiting is in the next turn. */
+/* An order gets the turn after the last order of its key, or the next turn if its key has none waiting. */
 static void queue_order(struct session_manager *manager, struct kernel_order *order) {
         order->turn = manager->turn + 1;
         for (const struct kernel_order *at = manager->orders; at; at = at->next)

@@ -1,4 +1,4 @@
-/* Orders for kernels. The maker gets a few at a time; the others wait in a queue, in which the keys take turns. */
+/* Orders for kernels. The maker gets a few at a time; the others wait in a queue, where the API keys take turns. */
 #pragma once
 
 #include "base/err.h"

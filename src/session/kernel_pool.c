@@ -15,7 +15,7 @@
 #include "session/manager.h"
 #include "session/serve_options.h"
 
-/* For so long a run has the processors for itself, and so has the supervisor, which cannot report the end of a command
+/* For this time a run has the processors for itself. The supervisor is free, too: it cannot report the end of a command
  * while it clones a box. If the run ends earlier, the next kernel is made then. */
 enum { PAUSE_MS = 25 };
 
@@ -43,10 +43,10 @@ static void kernel_pool_discard(struct kernel *kernel) {
 
 static void on_failed(struct kernel *kernel, const struct err *err) {
         daemon_log("pool: a kernel could not be made: %s", err->message);
-        kernel_pool_discard(kernel); /* not refilled at once: what failed now would fail again; the sweep tries later */
+        kernel_pool_discard(kernel); /* not refilled at once: it would fail again; the sweep tries later */
 }
 
-static void on_output(struct kernel *kernel) {
+static void kernel_pool_on_output(struct kernel *kernel) {
         (void) kernel;
 }
 
@@ -61,7 +61,7 @@ static void on_ended(struct kernel *kernel) {
         kernel_pool_discard(kernel);
 }
 
-static const struct kernel_listener listener = { on_ready, on_failed, on_output, on_frame, on_ended };
+static const struct kernel_listener listener = { on_ready, on_failed, kernel_pool_on_output, on_frame, on_ended };
 
 /* One is made at a time, so that the maker and the host have time for other work. */
 static bool is_one_on_its_way(const struct session_manager *manager) {
@@ -122,7 +122,7 @@ void kernel_pool_refill(struct session_manager *manager) {
                 on_failed(kernel, &err);
 }
 
-static void on_time(void *context) {
+static void kernel_pool_on_time(void *context) {
         struct session_manager *manager = context;
         manager->pool_timer = NULL;
         kernel_pool_refill(manager);
@@ -130,14 +130,14 @@ static void on_time(void *context) {
 
 void kernel_pool_refill_soon(struct session_manager *manager) {
         if (!manager->pool_timer && !manager->draining)
-                manager->pool_timer = loop_timer(manager->loop, loop_now_ms() + PAUSE_MS, on_time, manager);
+                manager->pool_timer = loop_timer(manager->loop, loop_now_ms() + PAUSE_MS, kernel_pool_on_time, manager);
 }
 
 void kernel_pool_run_ended(struct session_manager *manager) {
         if (!manager->pool_timer)
                 return;
         loop_timer_drop(&manager->pool_timer);
-        manager->pool_timer = loop_timer(manager->loop, loop_now_ms(), on_time, manager);
+        manager->pool_timer = loop_timer(manager->loop, loop_now_ms(), kernel_pool_on_time, manager);
 }
 
 enum shown { SHOWS_NOTHING, SHOWS_LATE, SHOWS_MORE };
@@ -167,7 +167,7 @@ bool kernel_pool_has_to_show(const struct registry_session *row) {
 }
 
 /* Memory, processes and the share of processors are bounded by control groups alone, and are changed when the box is
- * taken. The others are in its mounts, and code sees the number of its processors from the start. */
+ * taken. The other limits are part of its mounts, and the number of processors is visible to code from the start. */
 static bool fits_limits(const struct session_manager *manager, const struct limits *limits) {
         const struct limits *ready = &manager->options->limits;
         return limits_processors(limits) == limits_processors(ready) && limits->tmp_bytes == ready->tmp_bytes &&
@@ -186,7 +186,7 @@ int kernel_pool_limit(const struct session_manager *manager, const struct kernel
         if (!has_other_groups(manager, limits))
                 return 0;
         cgroup_read_usage(&kernel->cgroup, &usage);
-        if (limits->memory_bytes / 2 < usage.memory_now_bytes) /* one that is made for it begins with less */
+        if (limits->memory_bytes / 2 < usage.memory_now_bytes) /* a box that is made for the run starts with less */
                 return err_set(err, ERR_LIMIT, "a kernel of the pool uses too much memory for this run");
         return cgroup_change_limits(&kernel->cgroup, limits, err);
 }

@@ -23,7 +23,7 @@ static void note_nursery(struct session_manager *manager, const struct maker_nur
         for (size_t other = 0; other < manager->n_nurseries; other++) {
                 if (strcmp(manager->nurseries[other].image, news->image) != 0)
                         continue;
-                manager->nurseries[other].n_stock = news->n_stock; /* boxes are for both */
+                manager->nurseries[other].n_boxes_ready = news->n_boxes_ready; /* boxes are for both */
                 if (manager->nurseries[other].light == news->light)
                         i = other;
         }
@@ -89,7 +89,7 @@ static void on_maker(void *context, uint32_t events) {
 
 enum { PATHS_MAX = 64 };
 
-/* "DIR:DIR:…" as a NULL-terminated list that lives as long as the process; `also` is one more, or "" or NULL. */
+/* "DIR:DIR:…" as a NULL-terminated list, which is never freed; `also` is one more directory, or "" or NULL. */
 static int split_paths(const char *text, const char *also, const char *ret_paths[static PATHS_MAX], struct err *err) {
         size_t n = 0;
         char *copy = strdup(text ? text : ""), *rest = copy, *path;
@@ -149,7 +149,7 @@ static int restart_maker(void *context, struct err *err) {
         struct session_manager *manager = context;
         if (maker_link_start(manager, err) < 0)
                 return -1;
-        kernel_order_send(manager); /* what was ordered while there was none */
+        kernel_order_send(manager); /* orders from the time without a maker */
         kernel_pool_refill(manager);
         return 0;
 }

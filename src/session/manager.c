@@ -81,7 +81,7 @@ static const struct share_row share_rows[MANAGER_SHARES] = {
                                 .operator_too = true },
 };
 
-/* Before there was an id in the data directory, groups were named by its path. */
+/* Older versions had no id in the data directory and named groups by its path. */
 static void name_old_groups(struct session_manager *manager) {
         (void) snprintf(manager->old_group_prefix, sizeof(manager->old_group_prefix), "k-%08x-",
                         fnv_of_text(manager->data_dir));

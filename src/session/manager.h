@@ -1,6 +1,6 @@
 /* The session manager: everything that sessions share. The event loop, the registry, the vault, the helpers that make
- * and remove boxes, and the table of sessions. It knows neither sockets nor signals: struct daemon (daemon/daemon.h)
- * has one of these and serves it. */
+ * and remove boxes, and the table of sessions. Sockets and signals are in struct daemon (daemon/daemon.h), which
+ * contains one manager. */
 #pragma once
 
 #include <stddef.h>
@@ -54,7 +54,7 @@ enum manager_helper {
 
 /* The resources that keys share. The rows are in manager.c. */
 enum manager_share {
-        SHARE_SANDBOXES, /* the service's; counted by their rows */
+        SHARE_SANDBOXES, /* of the HTTP service; counted by their rows */
         SHARE_RUNS,
         SHARE_REQUESTS,
         SHARE_FILES,  /* being sent */
@@ -71,7 +71,7 @@ struct session_manager {
         struct loop *loop;
         const struct serve_options *options;
         char group_prefix[16];     /* of the control groups of our kernels: "b-<id of the data directory>-" */
-        char old_group_prefix[16]; /* as older versions called them: by the path */
+        char old_group_prefix[16]; /* as older versions named them: by the path */
         struct session_engine engine; /* of sessions that ask for none */
         char engine_why[160];
         struct remote_link remote; /* to another Glovebox */
@@ -86,12 +86,12 @@ struct session_manager {
         struct helper helpers[HELPERS];
         struct vault vault;
         struct loop_watch *vault_watch;
-        bool vault_is_new; /* this daemon started it, so it holds nothing of an earlier one */
+        bool vault_is_new; /* this daemon started it: it holds no descriptors of an earlier daemon */
         struct maker maker;
         const struct maker_settings *maker_settings;
         struct loop_watch *maker_watch;
         struct kernel_order *orders; /* orders for kernels; keys take turns */
-        uint64_t turn;               /* of the last one that was given to the maker */
+        uint64_t turn;               /* of the last order that was sent to the maker */
         size_t n_orders, n_ordered;  /* waiting; with the maker */
         struct janitor janitor;
         struct meter meter;

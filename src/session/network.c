@@ -38,7 +38,7 @@ int network_rules_of(const struct session *session, struct egress_rules **ret_ru
 
 /* ---- the process ---- */
 
-static void on_event(void *context, uint32_t events);
+static void network_on_event(void *context, uint32_t events);
 
 static int network_start(struct session_manager *manager, struct err *err) {
         if (manager->egress.fd >= 0)
@@ -47,7 +47,7 @@ static int network_start(struct session_manager *manager, struct err *err) {
                 return -1;
         manager->egress_started_ms = loop_now_ms();
         helper_started(&manager->helpers[HELPER_EGRESS], manager->egress.pid);
-        manager->egress_watch = loop_watch(manager->loop, manager->egress.fd, EPOLLIN, on_event, manager);
+        manager->egress_watch = loop_watch(manager->loop, manager->egress.fd, EPOLLIN, network_on_event, manager);
         if (manager->egress_watch)
                 return 0;
         helper_program_stop(&manager->egress);
@@ -72,11 +72,11 @@ static void restart_later(struct session_manager *manager) {
                 manager->egress_timer = loop_timer(manager->loop, at_ms, on_restart, manager);
 }
 
-/* Connections break; the listening sockets are still ours, and the next proxy gets them. */
+/* Connections break. The daemon still has the listening sockets, and the next proxy gets them. */
 static void on_died(struct session_manager *manager) {
         daemon_log("the proxy has died; starting another");
         network_stop(manager);
-        manager->helpers[HELPER_EGRESS].pid = 0; /* its restart is here, since boxes are to be admitted again */
+        manager->helpers[HELPER_EGRESS].pid = 0; /* restarted here, because it needs all boxes again */
         manager->helpers[HELPER_EGRESS].n_restarts++;
         for (struct session *session = manager->sessions; session; session = session->next)
                 if (session->kernel)
@@ -84,7 +84,7 @@ static void on_died(struct session_manager *manager) {
         restart_later(manager);
 }
 
-static void on_event(void *context, uint32_t events) {
+static void network_on_event(void *context, uint32_t events) {
         struct session_manager *manager = context;
         if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
                 on_died(manager);
@@ -96,8 +96,9 @@ static void on_event(void *context, uint32_t events) {
 
 /* ---- boxes ---- */
 
-int network_admit(struct session_manager *manager, int listener_fd, int pidfd, const struct egress_rules *rules,
-                  struct err *err) {
+/* Descriptors are borrowed. */
+static int network_admit(struct session_manager *manager, int listener_fd, int pidfd, const struct egress_rules *rules,
+                         struct err *err) {
         if (network_start(manager, err) < 0)
                 return -1;
         return egress_admit(&manager->egress, listener_fd, pidfd, rules, err);
@@ -118,11 +119,11 @@ void network_connect(struct session_manager *manager) {
                                                  kernel->rules, &err) == 0;
                 if (kernel->admitted)
                         continue;
-                if (err.code == ERR_BUSY) { /* goes on when it has read what there is */
+                if (err.code == ERR_BUSY) { /* continues when the proxy has read the queue */
                         (void) loop_watch_change(manager->egress_watch, EPOLLIN | EPOLLOUT);
                         return;
                 }
-                if (err.code != ERR_GONE) /* on_event handles its end */
+                if (err.code != ERR_GONE) /* network_on_event handles its end */
                         daemon_log("session %s has no network for now: %s", session->row.name, err.message);
                 manager->egress_started_ms = loop_now_ms();
                 restart_later(manager);

@@ -11,11 +11,7 @@ struct session;
  * allows now. The caller frees it; NULL for nothing at all. */
 int network_rules_of(const struct session *session, struct egress_rules **ret_rules, struct err *err);
 
-/* Gives the proxy every kernel that has a network and was not given to it yet. */
+/* Passes every kernel with a network to the proxy, if it does not have it yet. */
 void network_connect(struct session_manager *manager);
-
-/* The same for a box that is no session's kernel; descriptors are borrowed. It is forgotten when the proxy dies. */
-int network_admit(struct session_manager *manager, int listener_fd, int pidfd, const struct egress_rules *rules,
-                  struct err *err);
 
 void network_stop(struct session_manager *manager);

@@ -6,5 +6,5 @@ struct session_manager;
 /* Removes those that are older than --keep-outputs. Calls in quick succession do nothing. */
 void outputs_sweep(struct session_manager *manager);
 
-/* Notes when a run's outputs were put there, in time that does not jump with the time of day. */
+/* Notes when a run's outputs were stored, by a clock that is never set back. */
 void outputs_stamp(const struct session_manager *manager, const char *path);

@@ -10,7 +10,7 @@
 #include "session/session.h"
 #include "session/session_config.h"
 
-enum { PATIENCE_MS = 5000 }; /* for a caller that should have ended its program, and did not */
+enum { PATIENCE_MS = 5000 }; /* for a caller that has not ended its program */
 
 /* As the caller receives them (docs/PROTOCOL.md). */
 static const enum maker_fd handed_over[] = { MAKER_REQUESTS,  MAKER_REPLIES,  MAKER_OUT,    MAKER_ERR,
@@ -23,7 +23,7 @@ static struct session *make_session(struct caller *caller, json_t *options, stru
             registry_make_id(row.id, err) < 0)
                 return NULL;
         if (!json_object_get(options, "workspace"))
-                *row.workspace = '\0'; /* a project's own is for its sessions */
+                *row.workspace = '\0'; /* a project's workspace is for its sessions */
         return session_make(caller->manager, &row, true, err);
 }
 
@@ -36,10 +36,10 @@ int program_begin(struct caller *caller, const struct program_request *request, 
         if (!session)
                 return -1;
         session->is_program = true;
-        session->wants_listener = request->wants_listener;
+        session->program.wants_listener = request->wants_listener;
         session->light = request->is_light;
-        if (request->what && strlen(request->what) < sizeof(session->what))
-                (void) strcpy(session->what, request->what);
+        if (request->what && strlen(request->what) < sizeof(session->program.what))
+                (void) strcpy(session->program.what, request->what);
         session->caller = caller;
         caller->session = session;
         caller->cancel_on_disconnect = true;
@@ -49,7 +49,7 @@ int program_begin(struct caller *caller, const struct program_request *request, 
 
 static void on_deadline(void *context) {
         struct session *session = context;
-        session->program_timer = NULL;
+        session->program.timer = NULL;
         session_remove(session, false);
 }
 
@@ -79,7 +79,7 @@ void program_hand_over(struct session *session) {
         kernel_mark_usage(kernel);
         session_set_state(session, SESSION_RUNNING);
         session->manager->counters.runs_started++;
-        session->program_timer =
+        session->program.timer =
                 loop_timer(session->manager->loop, loop_now_ms() + session->row.limits.timeout_ms + PATIENCE_MS,
                            on_deadline, session);
         int code = text ? session->caller->type->hand_over(session->caller, text, fds, n_fds) : -1;
@@ -94,11 +94,12 @@ bool program_ask_to_end(struct session *session) {
         if (!session->is_program || session->state != SESSION_RUNNING || !caller ||
             caller->type->hand_over(caller, text, NULL, 0) < 0)
                 return false;
-        if (session->is_asked_to_end) /* the second time ends it, as a second Ctrl-C does; the first deadline stays */
+        if (session->program
+                    .is_asked_to_end) /* the second time ends it, as a second Ctrl-C does; the first deadline stays */
                 return true;
-        session->is_asked_to_end = true;
-        loop_timer_drop(&session->program_timer);
-        session->program_timer = loop_timer(session->manager->loop, loop_now_ms() + PATIENCE_MS, on_deadline, session);
+        session->program.is_asked_to_end = true;
+        loop_timer_drop(&session->program.timer);
+        session->program.timer = loop_timer(session->manager->loop, loop_now_ms() + PATIENCE_MS, on_deadline, session);
         return true;
 }
 

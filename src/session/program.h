@@ -1,7 +1,7 @@
-/* A program: what `glovebox run` runs in a box of the daemon's. The daemon finds or makes the box and hands it over to
- * the caller, who has the daemon's own user id: the channel to the Python in it, its agent, its workspace. From then on
- * the caller communicates with the box directly. The daemon enforces the limits, removes the box when the program has
- * ended or its caller has exited, and reports the usage. */
+/* A program: a `glovebox run` in a box of the daemon. The daemon finds or makes the box and hands it over to the
+ * caller, who has the daemon's user id: the pipes of its Python, its agent, its workspace. From then on the caller
+ * communicates with the box directly. The daemon enforces the limits, removes the box when the program has ended or its
+ * caller has exited, and reports the usage. */
 #pragma once
 
 #include <jansson.h>
@@ -32,11 +32,11 @@ void program_hand_over(struct session *session);
 /* It could not be made. */
 void program_fail(struct session *session, const struct err *err);
 
-/* The daemon ends: programs that were handed over go on without it. */
+/* The daemon exits: programs that were handed over continue without it. */
 void program_let_go_all(struct session_manager *manager);
 
-/* Has its caller send it SIGTERM, as if the caller had received one; if neither reacts, the box is ended. False: there
- * is nobody to ask. */
+/* Requests that its caller sends it SIGTERM, as if the caller had received one; if neither reacts, the box is ended.
+ * False: it has no caller. */
 bool program_ask_to_end(struct session *session);
 
 /* Its kernel has ended. */

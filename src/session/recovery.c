@@ -13,7 +13,7 @@
 #include "session/session.h"
 #include "session/sleep_file.h"
 
-/* Ends the open run with an error of our own. */
+/* Ends the open run with an error from the daemon. */
 static void end_run(struct journal *journal, const char *run_id, const char *status, const char *name,
                     const char *message, enum journal_holds holds) {
         struct run_result result;

@@ -10,11 +10,11 @@ struct err;
 struct run;
 struct session;
 
-/* Ends the open request in the journal of a session that has no kernel, or a new one without requests, and records
+/* For a session without a kernel, or with a new one without requests: ends the open request in its journal, and records
  * where the variables are: in the sleep file, or lost. */
 void recovery_settle(struct session *session, struct journal *journal);
 
-/* The same for a session that has no kernel at all; and its state follows. */
+/* The same for a session without a kernel, and sets its state. */
 void recovery_settle_session(struct session *session);
 
 /* Records that the variables of a session without a kernel are in a sleep file that was written elsewhere. */

@@ -121,7 +121,7 @@ static void close_idle(struct remote_idle *idle) {
         fd_close(&fd);
 }
 
-/* The other side has closed it, or says something that nobody asked for. */
+/* The other side has closed it, or sent a message without a request. */
 static void on_idle(void *context, uint32_t events) {
         (void) events;
         close_idle(context);
@@ -149,7 +149,7 @@ int remote_link_take(struct session_manager *manager, const struct remote_place 
                                   : tunnel_connect(&manager->remote.tunnel, ret_fd, err);
 }
 
-/* A free place, or that of the oldest connection to an instance. NULL: there are enough. */
+/* A free place, or that of the oldest connection to an instance. NULL: all are in use. */
 static struct remote_idle *find_room(struct session_manager *manager, const struct remote_place *place) {
         struct remote_idle *room = NULL, *oldest = NULL;
         size_t n = 0;

@@ -55,7 +55,7 @@ bool remote_place_is_known(struct session_manager *manager, const char *instance
                 return false;
         }
         const struct session *session = session_find(manager, "", id + 1);
-        return session && (session->is_moving_there || remote_place_of(session).is_instance);
+        return session && (session->remote.is_moving_there || remote_place_of(session).is_instance);
 }
 
 const char *remote_place_words(const struct session_manager *manager, const struct remote_place *place) {

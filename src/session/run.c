@@ -111,7 +111,7 @@ void run_write_request(const struct run *run, struct json_writer *text) {
         json_writer_put_literal(text, "}");
 }
 
-/* Also for the runs behind it: they have a living kernel too. */
+/* Also for the runs behind it: they have a kernel, too. */
 void run_tell_begun(struct session *session) {
         for (struct run *run = session->runs; run; run = run->next)
                 for (struct caller *caller = run->callers, *next; caller; caller = next) {
@@ -135,7 +135,7 @@ void run_add_caller(struct run *run, struct caller *caller) {
 int run_add_reader(struct run *run, struct caller *caller, struct err *err) {
         size_t n = 0;
         for (const struct caller *other = run->callers; other; other = other->next)
-                n += other->stream && other->cursor != UINT64_MAX; /* whose client has left reads nothing */
+                n += other->stream && other->cursor != UINT64_MAX; /* its client has disconnected and reads nothing */
         if (n >= RUN_READERS_MAX)
                 return err_set(err, ERR_LIMIT, "%d clients read along with this run; read it when it is over",
                                RUN_READERS_MAX);
@@ -145,10 +145,9 @@ int run_add_reader(struct run *run, struct caller *caller, struct err *err) {
 
 /* ---- while it is on ---- */
 
-/* As much as the caller takes now, or all of it, which the journal's bounds keep small enough. -1: it cannot be
- * read. */
+/* As much as the caller takes now; or all of it, which the journal's limits bound. -1: it cannot be read. */
 static int feed_caller(struct journal *journal, const char *run_id, struct caller *caller, bool all, struct err *err) {
-        static char chunk[FEED_CHUNK]; /* one thread, one user at a time: what is sent is copied before it returns */
+        static char chunk[FEED_CHUNK]; /* static: one thread uses it, and output() copies before it returns */
         while (caller->stream && (all || caller->type->wants_more(caller))) {
                 struct journal_event event;
                 if (journal_event(journal, run_id, caller->cursor, &event, err) < 0)
@@ -169,10 +168,6 @@ static int feed_caller(struct journal *journal, const char *run_id, struct calle
                 caller->cursor++;
         }
         return 0;
-}
-
-bool run_takes_displays(const struct run *run) {
-        return run_displays_have_room(&run->displays, 0);
 }
 
 void run_add_display(struct run *run, const char *data, size_t size) {
@@ -280,8 +275,8 @@ static void answer_with_output(const struct journal *journal, struct caller *cal
         put_cuts(text, record->cut);
 }
 
-/* One learns the end: the rest of the output, then the result. `common` is the size of its text without output and
- * end. */
+/* Sends the end to one caller: the rest of the output, then the result. `common` is the size of its text without output
+ * and end. */
 static void send_end(struct run *run, struct journal *journal, struct caller *caller, const struct journal_run *record,
                      struct json_writer *text, size_t common) {
         struct err err = { 0 };
@@ -323,7 +318,7 @@ void run_answer_again(struct caller *caller, const struct journal *journal, cons
                 run_answer(caller, &whole);
 }
 
-/* Takes the first of those who wait out of the list. */
+/* Takes the first waiting caller out of the list. */
 static struct caller *next_caller(struct run *run) {
         struct caller *caller = run->callers;
         if (caller) {
@@ -393,7 +388,7 @@ void run_finish(struct run *run, const struct kernel_reply *reply) {
 void run_finish_dead(struct run *run) {
         struct run_result result;
         run_result_judge_dead(run, &result);
-        /* If no caller gets the loss of variables, the next result reports it. */
+        /* If no caller gets the report that variables are lost, the next result has it. */
         enum journal_holds holds = run->callers ? JOURNAL_HOLDS_NOTHING : JOURNAL_HOLDS_LOST;
         run_conclude_result(run, &result, loop_now_us() - run->started_us, holds);
 }

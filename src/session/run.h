@@ -96,7 +96,6 @@ void run_fail(struct run *run, const struct err *err);
 
 /* A display during the run, as JSON. It becomes part of the result, within the result's bounds. */
 void run_add_display(struct run *run, const char *data, size_t size);
-bool run_takes_displays(const struct run *run);
 
 /* Answers a request for an ended run: the recorded result, with its output. */
 struct journal;

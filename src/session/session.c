@@ -44,7 +44,7 @@ static void on_failed(struct kernel *kernel, const struct err *err) {
                 session_remove(session, session->keep_files);
 }
 
-static void on_output(struct kernel *kernel) {
+static void session_on_output(struct kernel *kernel) {
         struct session *session = kernel->owner;
         if (session->runs && session->runs->started)
                 run_feed(session->runs);
@@ -61,7 +61,7 @@ static void on_run_frame(struct session *session, enum kernel_frame type, const 
         if (type == KERNEL_DISPLAY && reply->fields[KERNEL_FIELD_DATA].text)
                 run_add_display(run, reply->fields[KERNEL_FIELD_DATA].text, reply->fields[KERNEL_FIELD_DATA].size);
         else if (type == KERNEL_RESULT || type == KERNEL_ANSWER) {
-                /* An id that is not this run's is an answer to something else: it proves nothing about this run. */
+                /* An answer with another id belongs to another request, and means nothing for this run. */
                 if (kernel_reply_is(reply, KERNEL_FIELD_ID, run->id))
                         session_finish_run(session, reply);
                 else
@@ -101,7 +101,7 @@ static void settle_variables(struct session *session, struct kernel *kernel) {
                                                                                         : SESSION_LOST);
 }
 
-/* A kernel that dies before it is ready would die again: all runs that wait get the error. */
+/* A kernel that died before it was ready would die again: all waiting runs get the error. */
 static void fail_unready(struct session *session, const struct kernel *kernel) {
         struct err died;
         (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s", *kernel->last_words ? ": " : "",
@@ -149,7 +149,7 @@ static void on_ended(struct kernel *kernel) {
                 session_advance(session);
 }
 
-const struct kernel_listener session_kernel_listener = { on_ready, on_failed, on_output, on_frame, on_ended };
+const struct kernel_listener session_kernel_listener = { on_ready, on_failed, session_on_output, on_frame, on_ended };
 
 /* ---- what is next ---- */
 
@@ -158,7 +158,7 @@ static bool has_run_to_start(const struct session *session) {
                !session_ends_kernel(session) && session->asked == SESSION_ASKED_NOTHING;
 }
 
-/* A program's kernel goes to its caller as soon as it is there; a caller that has left needs none. */
+/* A program's kernel goes to its caller as soon as it is ready; a caller that has disconnected needs none. */
 static void advance_program(struct session *session) {
         if (!session->kernel && session->caller && !session_is_going(session))
                 session_order_kernel(session);

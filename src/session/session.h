@@ -27,7 +27,7 @@ enum session_state {
 enum session_question {
         SESSION_ASKED_NOTHING,
         SESSION_ASKED_TRIM,
-        SESSION_ASKED_TRIM_INSTEAD, /* of a sleep, which something holds back */
+        SESSION_ASKED_TRIM_INSTEAD, /* instead of a sleep that a variable prevents */
         SESSION_ASKED_SLEEP,
         SESSION_ASKED_WAKE,
         SESSION_ASKED_PACKAGES,
@@ -37,60 +37,78 @@ enum session_question {
 enum session_removal {
         SESSION_STAYS,
         SESSION_GOES,
-        SESSION_GOES_LISTED, /* and the registry has not forgotten it yet */
+        SESSION_GOES_LISTED, /* and it still has a row in the registry */
 };
 
 /* Name in the state directory under which the workspace is kept while the session is being removed. */
 #define SESSION_REMOVED_WORKSPACE "removed"
 
+/* Of a session whose kernel becomes a program of the caller's (session/program.h). */
+struct session_program {
+        char what[81];            /* for `ps`: its program, as its caller reports it */
+        bool wants_listener;      /* its caller has a proxy of its own */
+        bool is_asked_to_end;     /* by `glovebox kill` */
+        struct loop_timer *timer; /* ends it if its caller does not */
+};
+
+/* Of a session at another Glovebox (daemon/remote.h): its kernel, files and journal are there. */
+struct session_remote {
+        char state[12];      /* as last reported, or "" */
+        bool is_made_there;  /* the other Glovebox has it */
+        bool is_moving_there; /* its instance is being made for it */
+};
+
+/* What is known of the files below artifacts/ (session/artifact_collect.h). */
+struct session_artifacts {
+        struct artifact_list seen;    /* as they were after the last run, */
+        struct json_writer seen_many; /* or, if they were many, in packed form, */
+        bool is_seen;                 /* `seen` or `seen_many` is set */
+        int64_t empty_since_ns;       /* change time of a directory that was seen empty, or 0 */
+        int64_t run_since_ns;         /* start of the time in which the active run may have changed something */
+        struct helper_job *job;       /* examines many files, or copies those of an ephemeral run; the answer waits */
+        void (*on_collected)(struct session *session);
+        struct json_writer collected; /* what it found: an array */
+        bool is_collected;
+        struct kernel_reply outcome; /* the kernel's answer, which waits for it; empty if the kernel is dead */
+};
+
 struct session {
         struct session_manager *manager;
         struct session *next, **backlink; /* among all; what points here */
         struct session *next_by_id, *next_by_name;
-        bool ephemeral;
-        bool is_program;     /* its kernel becomes a program of the caller's (session/program.h) */
-        bool wants_listener; /* the caller of a program has a proxy of its own */
-        char what[81];       /* of a program, for `ps`: what its caller says that it runs */
-        bool from_pool, needs_new_box; /* a box of the pool was tried, and was not suitable */
-        struct loop_timer *program_timer; /* by then its caller has ended it, or we do */
-        bool is_asked_to_end;             /* the program, by `glovebox kill` */
-        bool light; /* its only run needs nothing that is preloaded */
-        bool gives_contents; /* its result has the contents of its artifacts */
-        bool is_remote; /* another Glovebox has it (daemon/remote.h): nothing of it happens here */
-        char remote_state[12]; /* as far as is known, or "" */
-        bool is_made_there;    /* the remote is known to have it */
-        bool is_moving_there;  /* its instance is being made, and it is not in it yet */
         enum session_state state;
+        enum session_removal removal;
+        bool keep_files; /* when it is removed */
+        struct registry_session row;
         char state_dir[1024], workspace[1024]; /* both "" if it is ephemeral and has no given workspace */
+        int workspace_fd;                      /* open while there is a kernel, or -1 */
+
+        bool ephemeral;
+        bool is_program; /* then `program` holds */
+        bool is_remote;  /* then `remote` holds */
+        struct session_program program;
+        struct session_remote remote;
+
         struct kernel *kernel;
-        struct run *runs; /* the first one is on, or next */
-        uint64_t waiting_number; /* of the last run that was put aside (waiting.h) */
-        struct artifact_list seen; /* artifacts as they were after the last run, */
-        struct json_writer seen_many; /* or, if they were many, the same packed, */
-        bool is_seen;              /* if that is known */
-        int workspace_fd;          /* open while there is a kernel, or -1 */
-        int64_t empty_since_ns;    /* change time of an artifacts directory that was seen empty, or 0 */
-        int64_t run_since_ns;      /* since when the run that is on may have changed something */
-        uint64_t used_ms; /* monotonic */
-        bool touched;     /* used since the registry was updated */
-        struct egress_rules *granted; /* owned; a network of our own job; NULL: as the row says */
-        json_t *held_back;   /* names that kept it from sleeping, or NULL */
-        json_t *wake_report; /* what did not come back from a sleep, for the next result; or NULL */
+        bool is_inherited;             /* the vault had its kernel */
+        bool from_pool, needs_new_box; /* a box of the pool was tried, and was not suitable */
+        struct egress_rules *granted;  /* owned; the network of an install; NULL: as in the row */
         enum session_question asked;
-        struct caller *caller; /* the caller of a trim or sleep */
+        struct caller *caller;   /* the caller of a trim or sleep */
+        json_t *held_back;       /* names that kept it from sleeping, or NULL */
+        json_t *wake_report;     /* variables that were lost in a sleep, for the next result; or NULL */
         struct install *install; /* that is under way, or NULL */
         struct install *helps;   /* this is the helper box of an install */
-        struct helper_job *job; /* copies what an ephemeral run left, while its answer waits */
-        void (*on_collected)(struct session *session);
-        struct json_writer collected; /* what it found: an array */
-        bool is_collected;
-        struct kernel_reply outcome; /* the kernel's answer that waits for it, or nothing when the kernel is dead */
+
+        struct run *runs;        /* the first one is active, or next */
+        uint64_t waiting_number; /* of the last run that was stored (waiting.h) */
+        bool light;              /* its only run needs no preloaded modules */
+        bool gives_contents;     /* its result has the contents of its artifacts */
+        uint64_t used_ms;        /* monotonic */
+        bool touched;            /* used since the registry was updated */
+        struct session_artifacts artifacts;
         struct disk_use disk;
         void (*disk_report)(struct session *session, const struct kernel_reply *outcome);
-        enum session_removal removal;
-        bool keep_files;   /* when it is removed */
-        bool is_inherited; /* the vault had its kernel */
-        struct registry_session row;
 };
 
 /* Makes a session from its row: directories, record. Named ones are added to the registry by session_create. */
@@ -103,44 +121,43 @@ struct session *session_find(struct session_manager *manager, const char *owner,
 bool session_is_seen_by(const struct session *session, const char *owner);
 struct session *session_create(struct session_manager *manager, const struct registry_session *row, struct err *err);
 
-/* Ends it: runs are answered, the kernel is killed, files go unless kept. */
+/* Removes it: answers its runs, kills the kernel, and removes the files unless they are kept. */
 void session_remove(struct session *session, bool keep_files);
 
 /* Answers all that wait with an error. */
 void session_fail_runs(struct session *session, const struct err *err);
 
-enum { SESSION_RUNS_MAX = 64 }; /* that wait or are on */
+enum { SESSION_RUNS_MAX = 64 }; /* waiting or active */
 
-/* Queues a run and starts it as soon as the kernel is there. Takes the run; one that cannot be started is freed, and
- * run->refusal says why. */
+/* Queues a run and starts it as soon as the kernel is ready. Takes the run; one that cannot be started is freed, with
+ * the reason in run->refusal. */
 void session_submit(struct session *session, struct run *run);
 
 /* Takes the next steps: orders a kernel, wakes it, starts a run. An ephemeral session whose run cannot be started is
  * freed. */
 void session_advance(struct session *session);
 
-/* The maker has shown the box of its kernel, which is from the pool, what was asked for; or could not. */
+/* The maker has added the requested mounts to the box of its kernel, which is from the pool; or could not. */
 void session_attached(struct session *session, struct maker_reply *reply);
 
 /* Ends a run for this reason; false if it is ending already. */
 bool session_end_run(struct run *run, enum run_reason reason);
 
-/* True when a run was on. */
+/* True if a run was active. */
 bool session_interrupt(struct session *session);
 void session_restart(struct session *session);
 
-/* Ends a run whose caller is gone: interrupts it, or takes it out of the queue; then an ephemeral session may not exist
- * any more. */
+/* Ends a run whose caller has disconnected: interrupts it, or removes it from the queue. An ephemeral session may be
+ * freed by this. */
 void session_cancel(struct session *session, struct run *run);
 
-/* Asks the kernel to go to sleep or to trim; the answer goes to the caller (may be NULL). */
+/* Requests a sleep or a trim from the kernel; the answer goes to the caller (may be NULL). */
 int session_hibernate(struct session *session, bool trim_only, struct caller *caller, struct err *err);
 
-/* Asks the kernel about packages just installed (the fields of PACKAGES but for the id); -1 when it is not free to
- * answer. */
+/* Sends the kernel PACKAGES with these fields (without the id), after an install. -1: it is busy. */
 int session_ask_packages(struct session *session, const char *fields);
 
-/* Gives a kernel that outlived the last daemon back to its session. It may be without one afterwards. */
+/* Returns a kernel that survived the last daemon to its session, which may have none afterwards. */
 void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS], const char *kernel_id,
                    const char *group);
 
@@ -166,5 +183,5 @@ static inline bool session_is_going(const struct session *session) {
 /* Where the workspace is for reading: a descriptor that the caller closes, or -errno. */
 int session_open_workspace(const struct session *session);
 
-/* What its boxes see as /run/session; the same. */
+/* The same for the directory that its boxes see as /run/session. */
 int session_open_kernel_directory(const struct session *session);

@@ -47,8 +47,7 @@ static const struct {
           "a whole number from 16 to 100000000, for example 10000" },
 };
 
-/* A number that is in range and, in the unit of the field, whole; or, where the text of a unit is the better word for a
- * fraction, rounded down. */
+/* A number in range. In the unit of the field it must be whole; in a larger unit it is rounded down. */
 static bool read_limit_number(size_t i, bool is_exact, json_t *value, uint64_t *ret_number) {
         double factor = is_exact ? limit_fields[i].factor : limit_fields[i].plain_factor;
         double number = json_number_value(value) * factor;
@@ -120,6 +119,18 @@ static int check_network(const struct session_manager *manager, json_t *json, bo
         return egress_filter_check_rules(&manager->options->egress, rules, err);
 }
 
+/* True if the request names this option, and the caller may: then it is stored. */
+static bool is_kept(const struct caller *caller, const json_t *json, bool has_network, const char *key) {
+        const json_t *value = json_object_get(json, key);
+        if (strcmp(key, "operator") == 0)
+                return value && caller_is_operator(caller);
+        if (strcmp(key, "network") == 0)
+                return value && has_network;
+        if (strcmp(key, "users") == 0)
+                return json_is_true(value);
+        return value;
+}
+
 /* Options for the maker alone are stored as JSON. */
 static int read_options(const struct caller *caller, json_t *json, bool has_network, struct registry_session *row,
                         struct err *err) {
@@ -131,10 +142,7 @@ static int read_options(const struct caller *caller, json_t *json, bool has_netw
                 return -1;
         }
         for (size_t i = 0; i < ELEMENTS(keys); i++)
-                if (json_object_get(json, keys[i]) &&
-                    (caller_is_operator(caller) || strcmp(keys[i], "operator") != 0) &&
-                    (has_network || strcmp(keys[i], "network") != 0) &&
-                    (json_is_true(json_object_get(json, "users")) || strcmp(keys[i], "users") != 0))
+                if (is_kept(caller, json, has_network, keys[i]))
                         json_object_set(kept, keys[i], json_object_get(json, keys[i]));
         if (json_object_get(kept, "engine") && !json_object_get(kept, "instance") &&
             strcmp(json_string_value(json_object_get(kept, "engine")), ENGINE_REMOTE) == 0)
@@ -157,7 +165,7 @@ static int check_rights(const struct caller *caller, json_t *json, struct err *e
         return 0;
 }
 
-/* What is no boolean would be taken for false. */
+/* A value that is not a boolean would count as false. */
 static int check_booleans(json_t *json, struct err *err) {
         static const char *const keys[] = { "allow_weaker", "operator", "users" };
         for (size_t i = 0; i < ELEMENTS(keys); i++) {
@@ -175,7 +183,7 @@ static void choose_workspace(const struct caller *caller, struct registry_sessio
                 (void) snprintf(row->workspace, 1000, "%s", project);
 }
 
-/* What needs no look at engines, images and directories. */
+/* Checks that need no access to engines, images and directories. */
 static int read_members(const struct caller *caller, json_t *json, struct registry_session *row, bool *ret_has_network,
                         struct err *err) {
         json_t *limits = json_object_get(json, "limits");
@@ -220,7 +228,7 @@ static bool is_given(json_t *json, const char *key) {
         return value && !json_is_null(value);
 }
 
-/* Another engine or image is judged as for a new session; the session's own need not be there any more. */
+/* Another engine or image is checked as for a new session; the session's own need not exist any more. */
 static int check_other_place(const struct caller *caller, const struct session *session, json_t *json,
                              struct registry_session *row, struct err *err) {
         bool names_engine = is_given(json, "engine") || is_given(json, "isolation");

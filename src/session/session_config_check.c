@@ -12,7 +12,7 @@
 #include "session/manager.h"
 #include "session/session_engine.h"
 
-enum { MOUNTS_MAX = 28, ENV_MAX = 256 }; /* what making.c has room for, beside its own */
+enum { MOUNTS_MAX = 28, ENV_MAX = 256 }; /* what spawn/spawn_job_state.h has room for, beside its own */
 
 int session_config_check_members(json_t *json, const char *where, const char *const *known, struct err *err) {
         const char *key;
@@ -29,7 +29,7 @@ int session_config_check_members(json_t *json, const char *where, const char *co
         return 0;
 }
 
-/* What a session can be made with; also docs/PROTOCOL.md, docs/API.md and the SDK. */
+/* The options of a session; also in docs/PROTOCOL.md, docs/API.md and the SDK. */
 static const char *const options[] = { "image",     "mode",    "limits",       "env",    "mounts",    "data",
                                        "workspace", "network", "allow_weaker", "engine", "isolation", "users" };
 
@@ -152,7 +152,7 @@ static int check_users(json_t *json, const struct registry_session *row, struct 
         return identity_check_users(err);
 }
 
-/* What is on this host, or goes through it, does not reach into an instance. */
+/* Directories and networks of this host do not reach into an instance. */
 static int check_instance(json_t *json, const struct registry_session *row, struct err *err) {
         static const char *const keys[] = { "mounts", "data", "workspace" };
         const char *network = json_string_value(session_config_check_get(json, "network"));

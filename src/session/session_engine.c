@@ -67,22 +67,27 @@ static int probe_instances(const char *name, const struct engine_settings *setti
         return err_set(err, ERR_UNSUPPORTED, "engine %s is not there: %.900s", name, why);
 }
 
+/* --engine, or the first one that works here. */
+static int choose_standard(struct session_manager *manager, const char *engine, struct err *err) {
+        const struct engine_settings *settings = &manager->options->engines;
+        char *why = manager->engine_why, chosen[ENGINE_NAME_MAX];
+        if (strcmp(engine, "auto") == 0) {
+                if (engine_choose_standard(settings, find_native_trouble(), chosen, why, sizeof(manager->engine_why),
+                                           err) < 0)
+                        return -1;
+                engine = chosen;
+        } else
+                (void) snprintf(why, sizeof(manager->engine_why), "--engine, SANDBOX_MODE");
+        return engine_choose(settings, engine, "", manager->engine.name, manager->engine.runtime, err);
+}
+
 int session_engine_settle(struct session_manager *manager, struct err *err) {
         const struct engine_settings *settings = &manager->options->engines;
         const char *engine = manager->options->engine ? manager->options->engine : "auto";
-        char *why = manager->engine_why;
-        char chosen[ENGINE_NAME_MAX];
-        if (strcmp(engine, "auto") != 0) {
-                (void) snprintf(why, sizeof(manager->engine_why), "--engine, SANDBOX_MODE");
-                (void) snprintf(chosen, sizeof(chosen), "%.15s", engine);
-        } else if (engine_choose_standard(settings, find_native_trouble(), chosen, why, sizeof(manager->engine_why),
-                                          err) < 0)
-                return -1;
-        if (engine_choose(settings, strcmp(engine, "auto") == 0 ? chosen : engine, "", manager->engine.name,
-                          manager->engine.runtime, err) < 0)
+        if (choose_standard(manager, engine, err) < 0)
                 return -1;
         bool is_remote = strcmp(manager->engine.name, ENGINE_REMOTE) == 0;
-        (void) incus_is_far(settings); /* it takes a moment, which the loop does not have later */
+        (void) incus_is_far(settings); /* now, because it blocks for a moment and the loop must not */
         manager->engine.is_instance = instance_is_meant(settings, manager->engine.name);
         if (manager->engine.is_instance && probe_instances(manager->engine.name, settings, err) < 0)
                 return -1;
@@ -96,7 +101,7 @@ int session_engine_settle(struct session_manager *manager, struct err *err) {
         if (is_remote && strcmp(engine, ENGINE_REMOTE) == 0 && remote_link_probe(manager, err) < 0)
                 return -1; /* with auto it may come later: its sessions wait for it */
         if (manager->options->engine_chosen)
-                manager->options->engine_chosen(manager->options, manager->engine.name, why);
+                manager->options->engine_chosen(manager->options, manager->engine.name, manager->engine_why);
         return 0;
 }
 

@@ -37,7 +37,7 @@ static int attach_box(struct session *session, struct err *err) {
 }
 
 static bool may_take_from_pool(const struct session *session) {
-        return session->ephemeral && !session->granted && !session->wants_listener && !session->needs_new_box;
+        return session->ephemeral && !session->granted && !session->program.wants_listener && !session->needs_new_box;
 }
 
 static bool take_from_pool(struct session *session) {
@@ -66,8 +66,8 @@ void session_attached(struct session *session, struct maker_reply *reply) {
         int code = kernel_attached(kernel, reply, &err);
         fd_close(&reply->fds[MAKER_WORKSPACE]);
         if (session_is_going(session))
-                return; /* it was killed, and the listener gets its end */
-        if (code < 0) { /* if a new box fails too, its error reaches the caller */
+                return; /* it was killed; the listener is informed of its end */
+        if (code < 0) { /* if a new box fails, too, its error goes to the caller */
                 daemon_log("a box from the pool was not used: %s", err.message);
                 session->kernel = NULL;
                 session->from_pool = false;
@@ -79,7 +79,7 @@ void session_attached(struct session *session, struct maker_reply *reply) {
 
 /* ---- by an order ---- */
 
-/* Mounts the session's packages into every kernel, so that a living one sees what is installed later. */
+/* Mounts the session's packages into every box, so that a running kernel sees packages that are installed later. */
 static void add_packages(const struct session *session, struct maker_request *request) {
         int code = packages_make_directory(session->state_dir);
         if (code < 0) {
@@ -126,7 +126,7 @@ static int place_order(struct session *session, struct maker_request *request, s
         session->kernel = kernel_make(manager->loop, &manager->host, &session_kernel_listener, session, request);
         if (!session->kernel)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        /* The journal is the session's, not the kernel's: it goes on over restarts. */
+        /* The journal belongs to the session, not to the kernel: it continues after a restart. */
         (void) snprintf(session->kernel->state_dir, sizeof(session->kernel->state_dir), "%s", session->state_dir);
         session->kernel->rules = take_ptr(*rules);
         return kernel_order_place(manager, request, session->row.owner, err);
@@ -140,7 +140,7 @@ void session_order_kernel(struct session *session) {
                 return;
         fill_request(session, &request);
         int code = network_rules_of(session, &rules, &err);
-        request.network = rules != NULL || session->wants_listener;
+        request.network = rules != NULL || session->program.wants_listener;
         if (code == 0)
                 code = place_order(session, &request, &rules, &err);
         if (code == 0)
@@ -176,7 +176,7 @@ static struct kernel *make_adopted(struct session *session, const char *kernel_i
                            &request);
 }
 
-/* The session's state and its open request, as the journal says. */
+/* Sets the session's state and its open request as recorded in the journal. */
 static void resume_adopted(struct session *session) {
         struct kernel *kernel = session->kernel;
         const struct journal_request *open = journal_open_request(kernel->journal);

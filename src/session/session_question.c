@@ -16,7 +16,7 @@
 
 #define SLEEP_PATH "/run/session/" SLEEP_FILE /* as the kernel sees it */
 
-/* The files are those that lie in memory and would be lost with the box. */
+/* Files in these directories are in memory, so the sleep file has to contain them. */
 #define SLEEP_REQUEST "\"path\":\"" SLEEP_PATH "\",\"exit\":true,\"files\":[\"/tmp\",\"" BOX_HOME "\",\"/dev/shm\"]"
 
 /* ---- asking ---- */
@@ -90,7 +90,7 @@ static void answer_caller(struct session *session, json_t *answer, const struct 
                 caller_answer(caller, json_incref(answer));
 }
 
-/* Records where the variables are from now on; the question is closed with that. */
+/* Records where the variables are from now on, and thereby closes the question. */
 static int record_holds(struct session *session, enum journal_holds holds, struct err *err) {
         return journal_hold(session->kernel->journal, holds, err);
 }
@@ -121,7 +121,7 @@ static void on_woken(struct session *session, bool good, const json_t *answer) {
                                               : why ? why
                                                     : "its kernel gives no reason");
         } else if (record_holds(session, JOURNAL_HOLDS_KERNEL, &err) == 0)
-                sleep_file_remove(session); /* not earlier: after a crash the next daemon would have neither */
+                sleep_file_remove(session); /* not earlier: a crash in between would lose both */
         else { /* the record does not fit on the disk: the session stays asleep */
                 session_fail_runs(session, &err);
                 stay_asleep(session);
@@ -149,7 +149,8 @@ static void on_slept(struct session *session, const json_t *answer, json_t *repo
         session_end_kernel(session); /* it is exiting anyway */
 }
 
-/* Keeps the names of what prevents the sleep, and asks for a trim instead. True when the caller waits for that now. */
+/* Keeps the names of variables that prevent the sleep, and requests a trim instead. True if the caller now waits for
+ * the trim. */
 static bool trim_instead(struct session *session, json_t *held) {
         json_decref(session->held_back);
         session->held_back = held_back_of(held);
@@ -168,7 +169,7 @@ static void on_not_asleep(struct session *session, const json_t *answer) {
                 answer_caller(session, NULL, &err);
         else
                 daemon_log("%s", err.message);
-        session->used_ms = loop_now_ms(); /* not again before it has been idle for as long once more */
+        session->used_ms = loop_now_ms(); /* not again before another idle period */
 }
 
 static void on_packages_checked(struct session *session, json_t *answer) {
@@ -194,7 +195,7 @@ static void on_sleep_answer(struct session *session, enum session_question asked
                 on_slept(session, answer, report);
         else if (!held) {
                 (void) record_holds(session, JOURNAL_HOLDS_KERNEL, NULL);
-                if (asked != SESSION_ASKED_TRIM_INSTEAD) /* else the caller gets what prevented the sleep */
+                if (asked != SESSION_ASKED_TRIM_INSTEAD) /* else the caller gets the names */
                         on_not_asleep(session, answer);
         }
         json_object_set_new(report, "state", json_string(session_state_name(session)));
@@ -205,7 +206,7 @@ static void on_sleep_answer(struct session *session, enum session_question asked
         session_advance(session);
 }
 
-static void on_answer(struct session *session, json_t *answer) {
+static void session_question_on_answer(struct session *session, json_t *answer) {
         enum session_question asked = session->asked;
         session->asked = SESSION_ASKED_NOTHING;
         if (asked == SESSION_ASKED_PACKAGES)
@@ -217,7 +218,7 @@ static void on_answer(struct session *session, json_t *answer) {
 void session_question_answered(struct session *session, const struct kernel_reply *reply) {
         json_t *answer = kernel_reply_parse(reply);
         if (answer)
-                on_answer(session, answer);
+                session_question_on_answer(session, answer);
         else
                 session_break_off_kernel(session);
         json_decref(answer);
@@ -230,7 +231,7 @@ void session_question_lost(struct session *session) {
                 return;
         }
         json_t *lost = json_pack("{s:b, s:s}", "ok", 0, "error", "its answer is lost");
-        on_answer(session, lost);
+        session_question_on_answer(session, lost);
         json_decref(lost);
 }
 

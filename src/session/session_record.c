@@ -35,7 +35,7 @@ static int make_directories(struct session *session, struct err *err) {
         if (!*session->workspace || *session->row.workspace)
                 return 0;
         bool is_made = mkdir(session->workspace, 0755) == 0;
-        if (is_made && session_config_has_users(&session->row)) /* whatever the umask: for other users of the box */
+        if (is_made && session_config_has_users(&session->row)) /* for other users of the box, whatever the umask */
                 is_made = chmod(session->workspace, 0755) == 0;
         if (!is_made && errno != EEXIST) {
                 int code = errno;
@@ -121,14 +121,14 @@ void session_free(struct session *session) {
                 session->runs = run->next;
                 run_free(run);
         }
-        helper_job_drop(&session->job);
-        loop_timer_drop(&session->program_timer);
-        json_writer_release(&session->collected);
-        kernel_reply_release(&session->outcome);
+        helper_job_drop(&session->artifacts.job);
+        loop_timer_drop(&session->program.timer);
+        json_writer_release(&session->artifacts.collected);
+        kernel_reply_release(&session->artifacts.outcome);
         kernel_reply_release(&session->disk.outcome);
         kernel_free(session->kernel);
-        artifact_list_release(&session->seen);
-        json_writer_release(&session->seen_many);
+        artifact_list_release(&session->artifacts.seen);
+        json_writer_release(&session->artifacts.seen_many);
         fd_close(&session->workspace_fd);
         json_decref(session->held_back);
         json_decref(session->wake_report);
@@ -180,7 +180,7 @@ struct session *session_create(struct session_manager *manager, const struct reg
                 return NULL;
         if (disk_admit(manager, NULL, 0, err) < 0)
                 return NULL;
-        /* The row first: of a daemon that dies in between, the next one makes the directories. */
+        /* The row first: if the daemon is killed in between, the next one makes the directories. */
         if (registry_add(manager->registry, &fresh, err) < 0)
                 return NULL;
         struct session *session = session_make(manager, &fresh, false, err);

@@ -12,14 +12,14 @@
 #include "store/reaper.h"
 #include "store/session_file.h"
 
-/* From here on its name is free. Its files go to where a daemon that starts after a crash clears up. */
+/* From here on its name is free. Its files move to a directory that the next daemon empties after a crash. */
 static void strike_out(struct session *session, bool keep_files) {
         struct err err;
         session->removal = SESSION_GOES;
         session->keep_files = keep_files;
         if (session->ephemeral)
                 return;
-        /* In this order: a daemon that finds the workspace in the state directory finishes the removal. */
+        /* In this order: if a daemon finds the workspace in the state directory, it finishes the removal. */
         char path[1100];
         (void) snprintf(path, sizeof(path), "%s/" SESSION_REMOVED_WORKSPACE, session->state_dir);
         if (!keep_files && !*session->row.workspace && rename(session->workspace, path) == 0)
@@ -32,8 +32,8 @@ static void strike_out(struct session *session, bool keep_files) {
         session->removal = SESSION_GOES_LISTED;
 }
 
-/* Its row could not be removed, as the disk was full: with its files gone there may be room, at the next sweep. Until
- * then its state directory stays, by which the next daemon finds what was begun. */
+/* Its row could not be removed because the disk was full. Without its files there may be space at the next sweep. Until
+ * then its state directory stays, which marks the removal for the next daemon. */
 static bool strike_out_again(struct session *session) {
         static const char *const large[] = { SESSION_REMOVED_WORKSPACE, "journal", "kernel" };
         if (registry_remove(session->manager->registry, session->row.id, NULL) == 0)
@@ -75,7 +75,7 @@ void session_remove(struct session *session, bool keep_files) {
                 }
                 strike_out(session, keep_files);
         }
-        if (session->kernel) { /* when it has ended, this is called again */
+        if (session->kernel) { /* its end calls this again */
                 kill_kernel(session);
                 return;
         }

@@ -23,7 +23,7 @@ int session_open_journal(const struct session *session, struct journal **ret_jou
         return journal_open(dir, ret_journal, &torn, err);
 }
 
-/* What differs in a box of another engine. Its sealing is ours (guest/entry), its namespaces are the engine's. */
+/* The differences of a box of another engine: guest/entry seals it, and the engine made its namespaces. */
 static void report_engine(const struct session *session, const struct session_engine *engine, json_t *report) {
         static const char *const namespaces[] = { "mount", "pid", "network", "ipc", "uts", "cgroup" };
         const struct engine *maker = engine_find(engine->name, NULL);

@@ -17,7 +17,7 @@ static uint64_t grace_of(const struct run *run) {
                                                                                    : MANAGER_INTERRUPT_GRACE_MS;
 }
 
-/* The kernel ignores a signal that comes before it has begun the run, so it is repeated, ever more rarely. */
+/* The kernel ignores a signal that arrives before the run has begun, so it is repeated, at growing intervals. */
 static void interrupt_again(void *context) {
         struct run *run = context;
         uint64_t waited_ms = loop_now_ms() - run->interrupted_ms, grace_ms = grace_of(run);
@@ -76,7 +76,7 @@ static int send_run(struct run *run, struct journal_request *request, struct err
         run_write_request(run, &payload);
         if (payload.failed)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        if (user_permit_send(run, err) < 0) /* before the request: a kernel that has it finds the permit */
+        if (user_permit_send(run, err) < 0) /* before the request: the kernel needs the permit */
                 return -1;
         request->payload = payload.bytes;
         request->size = payload.size;
@@ -154,8 +154,8 @@ static void leave_run(struct session *session) {
 }
 
 static void on_artifacts_collected(struct session *session) {
-        struct kernel_reply reply = session->outcome;
-        session->outcome = (struct kernel_reply) { 0 };
+        struct kernel_reply reply = session->artifacts.outcome;
+        session->artifacts.outcome = (struct kernel_reply) { 0 };
         if (reply.payload)
                 session_finish_run(session, &reply);
         else
@@ -164,7 +164,7 @@ static void on_artifacts_collected(struct session *session) {
 }
 
 bool session_collect_first(struct session *session, const struct kernel_reply *reply) {
-        if (session->job)
+        if (session->artifacts.job)
                 return true;
         struct kernel_reply copy = { 0 };
         if (!artifact_collect_is_much(session) || (reply && !kernel_reply_copy(reply, &copy)))
@@ -174,7 +174,7 @@ bool session_collect_first(struct session *session, const struct kernel_reply *r
                 return false;
         }
         loop_timer_drop(&session->runs->timer); /* the code has ended in time */
-        session->outcome = copy;
+        session->artifacts.outcome = copy;
         return true;
 }
 

@@ -10,8 +10,8 @@ static const char *const names[SESSION_STATES] = {
 };
 
 /* A session without a kernel (new, asleep, lost) gets one and is idle. A kernel of the pool is ready, so a new session
- * may run at once. One that is asleep is never running before it was woken, which makes it idle. A run ends before its
- * session does anything else; only a program's kernel dies while it is running. */
+ * may run at once. A sleeping session is woken, and thereby idle, before it runs. A run ends before its session does
+ * anything else; only a program's kernel exits while it is running. */
 static const bool moves[SESSION_STATES][SESSION_STATES] = {
         [SESSION_NEW] = { [SESSION_NEW] = true,
                           [SESSION_IDLE] = true,
@@ -45,7 +45,7 @@ static const bool moves[SESSION_STATES][SESSION_STATES] = {
 };
 
 const char *session_state_name(const struct session *session) {
-        return session->is_remote && *session->remote_state ? session->remote_state : names[session->state];
+        return session->is_remote && *session->remote.state ? session->remote.state : names[session->state];
 }
 
 void session_set_state(struct session *session, enum session_state state) {

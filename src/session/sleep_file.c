@@ -7,7 +7,7 @@
 
 #define UNREADABLE SLEEP_FILE ".unreadable"
 
-/* Code in the box writes there, too. */
+/* Code in the box writes to this directory, too. */
 static const char *kernel_directory(const struct session *session, char buffer[static 1100]) {
         (void) snprintf(buffer, 1100, "%s/kernel", session->state_dir);
         return buffer;

@@ -6,7 +6,7 @@
 
 enum { ENTRIES_MAX = 100, TEXT_MAX = 300 };
 
-/* At most so many bytes, and no half character. */
+/* At most TEXT_MAX bytes, and no half character. */
 static json_t *short_text(const json_t *value) {
         const char *text = json_string_value(value);
         size_t size = json_string_length(value);

@@ -41,7 +41,7 @@ struct spill {
         const struct spill_source *source; /* for the child, which has a copy */
 };
 
-/* What goes into one, and from where. */
+/* What the child writes into a spill: the output of a run from event `cursor`, then a text. */
 struct spill_source {
         int fd; /* of the spill */
         struct journal *journal;
@@ -90,7 +90,7 @@ void spill_free(struct spill *spill) {
         free(spill);
 }
 
-/* Before it was filled, it was unknown how much of the run its reader had read. */
+/* How much of the run its reader had read was unknown before it was filled. */
 static void give_rest_back(struct spill *spill) {
         struct stat status;
         if (fstat(spill->fd, &status) < 0 || (uint64_t) status.st_size >= spill->size)
@@ -173,7 +173,7 @@ static void on_filled(void *context, const char *bytes, size_t size) {
         spill_feed(caller);
 }
 
-/* Megabytes are read, checked and written, so a child does it: the event loop does not wait. */
+/* A child does it, because it reads, checks and writes megabytes, for which the event loop must not wait. */
 static int begin_filling(struct spill *spill, const struct spill_source *source, struct err *err) {
         struct session_manager *manager = spill->caller->manager;
         struct helper_job_order order = { .n_fds = JOURNAL_FILES + 1,

@@ -10,7 +10,7 @@
 #include "session/session_config.h"
 #include "wire/frame.h"
 
-/* So much fits into the socket to the agent at once: a daemon that is killed leaves no half of a frame in it. */
+/* One write to the socket of the agent takes this much: a daemon that is killed leaves no half frame in it. */
 enum { PERMIT_BYTES_MAX = 128 << 10, USER_BYTES_MAX = 64 };
 
 static bool is_own_user(const char *user) {
@@ -34,7 +34,7 @@ int user_permit_check(const struct session *session, json_t *payload, struct err
                 user);
 }
 
-/* The words of a JSON array as a list that ends with NULL; NULL: no memory. They are borrowed. */
+/* The texts of a JSON array as a list that ends with NULL; the texts are borrowed. NULL: no memory. */
 static char **words_of(const json_t *array) {
         size_t n = json_array_size(array);
         char **words = calloc(n + 1, sizeof(*words));

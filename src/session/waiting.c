@@ -102,7 +102,7 @@ static json_t *read_checked(int fd) {
 static struct run *read_run(struct session *session, uint64_t number, bool *ret_cancel) {
         char path[1200];
         waiting_path(session, number, "", path);
-        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         json_t *json = fd < 0 ? NULL : read_checked(fd);
         const char *id = json_string_value(json_object_get(json, "id"));
         json_t *request = json_object_get(json, "request");
@@ -125,7 +125,7 @@ static struct run *read_damaged_run(struct session *session, uint64_t number) {
         char path[1200], text[sizeof(before) + 32] = { 0 };
         waiting_path(session, number, "", path);
         daemon_log("session %s: a waiting run cannot be read: %s", session->row.name, path);
-        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
         const char *id = text + sizeof(before) - 1;
         if (size != sizeof(text) - 1 || strncmp(text, before, sizeof(before) - 1) != 0 ||

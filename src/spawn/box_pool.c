@@ -19,7 +19,7 @@ static void destroy_box(struct pooled_box *pooled) {
         fd_close(&pooled->lease_fd);
 }
 
-void box_pool_destroy(struct box_pool *pool) {
+static void box_pool_destroy(struct box_pool *pool) {
         while (pool->n_boxes)
                 destroy_box(&pool->boxes[--pool->n_boxes]);
 }
@@ -49,7 +49,7 @@ static bool is_alive(const struct pooled_box *pooled) {
 }
 
 void box_pool_weed(struct box_pool *pool) {
-        struct pollfd watched[STOCK_MAX];
+        struct pollfd watched[BOX_POOL_MAX];
         for (size_t i = 0; i < pool->n_boxes; i++)
                 watched[i] = (struct pollfd) { .fd = pool->boxes[i].box.pidfd, .events = POLLIN };
         if (pool->n_boxes == 0 || poll(watched, (nfds_t) pool->n_boxes, 0) <= 0)

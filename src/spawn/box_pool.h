@@ -9,19 +9,19 @@
 #include "spawn/maker.h"
 #include "spawn/nursery.h"
 
-enum { STOCK_MAX = 64 }; /* as SERVE_STOCK_MAX */
+enum { BOX_POOL_MAX = 64 }; /* as SERVE_STOCK_MAX */
 
 struct pooled_box {
         struct box box;
         int lease_fd, workspace_fd;
         uid_t uid;
         gid_t gid;
-        pid_t supervisor_pid;       /* the supervisor that it lives below */
+        pid_t supervisor_pid;       /* the supervisor that is its parent */
         uint64_t fingerprint; /* of the image that it shows */
 };
 
 struct box_pool {
-        struct pooled_box boxes[STOCK_MAX];
+        struct pooled_box boxes[BOX_POOL_MAX];
         size_t n_boxes;
         /* The kind of the boxes: that of the last two equal requests. "" in `image`: none yet. */
         struct maker_request kind;
@@ -41,8 +41,6 @@ void box_pool_weed(struct box_pool *pool);
 
 void box_pool_put(struct box_pool *pool, const struct pooled_box *box);
 
-/* Takes a live box of the request's kind, below the nursery's supervisor. */
+/* Takes a box of the request's kind that still runs, below the nursery's supervisor. */
 bool box_pool_take(struct box_pool *pool, const struct maker_request *request, const struct nursery *nursery,
                    struct pooled_box *ret_box);
-
-void box_pool_destroy(struct box_pool *pool);

@@ -133,7 +133,7 @@ static void maker_describe(const struct nursery *nursery, struct maker_nursery *
         if (unreported == nursery)
                 unreported = NULL;
         if (strcmp(pool.kind.image, nursery->image) == 0)
-                ret_nursery->n_stock = (uint32_t) pool.n_boxes;
+                ret_nursery->n_boxes_ready = (uint32_t) pool.n_boxes;
         (void) snprintf(ret_nursery->image, sizeof(ret_nursery->image), "%s", nursery->image);
         (void) snprintf(ret_nursery->trouble, sizeof(ret_nursery->trouble), "%s", nursery->trouble);
         (void) snprintf(ret_nursery->failed_imports, sizeof(ret_nursery->failed_imports), "%.399s", nursery->failed);
@@ -453,7 +453,7 @@ static void maker_serve(const struct maker_settings *settings, int fd) {
         /* Memory for one box is about that for the next: it need not go back to the kernel in between. */
         (void) mallopt(M_TRIM_THRESHOLD, HEAP_KEPT);
         (void) mallopt(M_MMAP_THRESHOLD, HEAP_KEPT);
-        pool.n_wanted = settings->stock < STOCK_MAX ? settings->stock : STOCK_MAX;
+        pool.n_wanted = settings->stock < BOX_POOL_MAX ? settings->stock : BOX_POOL_MAX;
         for (;;)
                 maker_turn(settings, &host, fd);
 }

@@ -34,14 +34,14 @@ struct maker_request {
         bool workspace_is_ours; /* made by the daemon; a directory that a caller named goes through the mount policy */
         char engine[16], runtime[64]; /* "": native; spawn/spawn_elsewhere.h */
         char image[256];
-        char preload[512]; /* to be imported if it has to start cold; "": nothing, so that it starts soon */
+        char preload[512]; /* modules to import in a cold start; "": none, so that it starts sooner */
         struct limits limits;
         bool allow_weaker;
         bool ephemeral; /* the workspace is a bounded tmpfs */
         bool is_program; /* of one run or program: it never sleeps, and has no state directory */
         bool pooled; /* for the pool: no caller waits */
-        bool fresh; /* a Python of its own, never one forked from a nursery */
-        bool light; /* forked from the nursery that has imported nothing: it needs none of the modules */
+        bool fresh; /* a new Python process, not forked from a nursery */
+        bool light; /* forked from the light nursery: it needs none of the modules */
         bool network; /* make the socket that the proxy accepts on (MAKER_LISTENER); rules are not the maker's */
         char packages[1024]; /* state directory of the session whose packages are shown (store/packages.h), or "" */
         bool of_key; /* of an API key, not of the operator */
@@ -78,7 +78,7 @@ struct maker_nursery {
         pid_t pid, supervisor_pid;
         uint64_t forks;
         uint32_t n_preloaded;
-        uint32_t n_stock; /* boxes that wait without a kernel */
+        uint32_t n_boxes_ready; /* boxes that wait without a kernel */
         char failed_imports[400];
         char trouble[200]; /* why it went down last */
 };
@@ -103,10 +103,10 @@ struct maker_settings { /* lives as long as the maker */
         const char *socket_path; /* of the daemon */
         const char *group_prefix; /* of the names of control groups */
         const char *kernel_dir; /* holds the package glovebox_kernel */
-        const char *preload; /* what nurseries import, but for the light ones */
-        uint64_t stock; /* boxes to be kept without a kernel */
-        const char *const *read_paths, *const *write_paths; /* what callers may show, NULL-terminated */
-        const char *const *key_write_paths; /* those of write_paths that sessions of keys may show, too */
+        const char *preload; /* what full nurseries import */
+        uint64_t stock; /* size of the box pool */
+        const char *const *read_paths, *const *write_paths; /* what callers may mount, NULL-terminated */
+        const char *const *key_write_paths; /* those of write_paths that sessions of keys may mount, too */
         uint64_t df_bytes, np_bytes; /* what is large enough to be trimmed */
 };
 

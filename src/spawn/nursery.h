@@ -25,7 +25,7 @@ struct nursery {
         uint64_t forks;
         uint32_t n_preloaded;
         char failed[NURSERY_NAMES_MAX]; /* modules that could not be imported */
-        char trouble[200];              /* why it went down last; "" when it never did */
+        char trouble[200];              /* why it exited last; "" if it never did */
 };
 
 /* Starts it, and its supervisor if there is none; nursery_read_answer notices when it is ready. `spec` has the image

@@ -52,7 +52,7 @@ char **spawn_job_make_environment(struct spawn_job *job, struct err *err);
 /* Opens everything that the box will see: the workspace, and the rest as job->mounts. */
 int spawn_job_open_trees(struct spawn_job *job, struct err *err);
 
-/* Of a box that is there: the workspace is one more mount, which covers the box's own. */
+/* For a ready box: the workspace is one more mount, which covers the box's own. */
 int spawn_job_open_late_trees(struct spawn_job *job, struct err *err);
 
 /* The box is ready: makes the kernel's pipes, and lets it be forked or executed. */

@@ -110,7 +110,8 @@ int supervisor_start(struct supervisor *supervisor, struct err *err) {
         return 0;
 }
 
-void supervisor_leave(struct supervisor *supervisor) {
+/* Closes the connection: the supervisor exits after its last box. Safe on { 0, -1 }. */
+static void supervisor_leave(struct supervisor *supervisor) {
         fd_close(&supervisor->fd);
         supervisor->template = 0;
         supervisor->pid = 0; /* reaped with everything else */

@@ -33,9 +33,6 @@ struct supervisor {
 /* Clones a supervisor and waits until it listens. supervisor->owner is set, the rest is { 0, -1 }. */
 int supervisor_start(struct supervisor *supervisor, struct err *err);
 
-/* Closes the connection: the supervisor exits after its last box. Safe on { 0, -1 }. */
-void supervisor_leave(struct supervisor *supervisor);
-
 /* In place of box_clone: the supervisor makes the namespaces. birth->spec holds host ids. `template` names the one that
  * the box can be made from, and is made first when the supervisor has another; 0: none. A box whose spec is
  * from_template relies on the supervisor having it. */

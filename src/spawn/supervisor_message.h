@@ -18,7 +18,7 @@ struct supervisor_request {
         pid_t pid;  /* to watch, as N sees it */
         char preload[SUPERVISOR_PRELOAD_MAX]; /* see box/seal/nursery_stage.h */
         size_t n_mounts;
-        bool has_image; /* from here on only what there is is sent */
+        bool has_image; /* from here on only the used part is sent */
         struct image image; /* its descriptors are among the slots */
         struct {
                 bool is_directory, writable;

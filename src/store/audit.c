@@ -195,7 +195,7 @@ static size_t piece_of(const struct audit *audit) {
         return end ? (size_t) (end - audit->lines) + 1 : audit->size;
 }
 
-static void on_time(void *context) {
+static void audit_on_time(void *context) {
         struct audit *audit = context;
         audit->timer = NULL;
         audit_send_batch(audit);
@@ -210,7 +210,7 @@ static void audit_send_batch(struct audit *audit) {
                 memmove(audit->lines, audit->lines + size, audit->size);
         }
         if (audit->size > 0 && !audit->timer)
-                audit->timer = loop_timer(audit->helper->loop, loop_now_ms() + PAUSE_MS, on_time, audit);
+                audit->timer = loop_timer(audit->helper->loop, loop_now_ms() + PAUSE_MS, audit_on_time, audit);
 }
 
 static bool put_line(struct audit *audit, const struct json_writer *text) {
@@ -239,7 +239,7 @@ void audit_write(struct audit *audit, const struct audit_entry *entry) {
         if (entry->is_urgent)
                 audit_send_batch(audit);
         else if (!audit->timer)
-                audit->timer = loop_timer(audit->helper->loop, loop_now_ms() + PAUSE_MS, on_time, audit);
+                audit->timer = loop_timer(audit->helper->loop, loop_now_ms() + PAUSE_MS, audit_on_time, audit);
 }
 
 void audit_stop(struct audit *audit) {

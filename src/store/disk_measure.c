@@ -26,26 +26,26 @@ struct inode_set {
         size_t n, room;  /* room is a power of two */
 };
 
-struct disk_tally {
+struct disk_counters {
         struct disk_amount amount;
         uint64_t max_files;
         struct inode_set seen;
 };
 
-struct disk_tally *disk_counters_make(uint64_t max_files) {
-        struct disk_tally *counters = calloc(1, sizeof(*counters));
+struct disk_counters *disk_counters_make(uint64_t max_files) {
+        struct disk_counters *counters = calloc(1, sizeof(*counters));
         if (counters)
                 counters->max_files = max_files;
         return counters;
 }
 
-void disk_counters_free(struct disk_tally *counters) {
+void disk_counters_free(struct disk_counters *counters) {
         if (counters)
                 free(counters->seen.slots);
         free(counters);
 }
 
-struct disk_amount disk_counters_amount(const struct disk_tally *counters) {
+struct disk_amount disk_counters_amount(const struct disk_counters *counters) {
         return counters->amount;
 }
 
@@ -103,7 +103,7 @@ struct level {
 };
 
 struct walk {
-        struct disk_tally *counters;
+        struct disk_counters *counters;
         dev_t device;
         struct level *levels;
         size_t n_levels, room;
@@ -196,7 +196,7 @@ static void walk_leave(struct walk *walk) {
         free(level->piece);
 }
 
-void disk_counters_add_tree(struct disk_tally *counters, int dir_fd) {
+void disk_counters_add_tree(struct disk_counters *counters, int dir_fd) {
         struct walk walk = { .counters = counters };
         struct stat status;
         int top = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -213,7 +213,7 @@ void disk_counters_add_tree(struct disk_tally *counters, int dir_fd) {
 
 /* ---- files without a name ---- */
 
-static void add_removed_of(struct disk_tally *counters, dev_t device, int pid, size_t *left) {
+static void add_removed_of(struct disk_counters *counters, dev_t device, int pid, size_t *left) {
         char path[64];
         (void) snprintf(path, sizeof(path), "/proc/%d/fd", pid);
         DIR *directory = opendir(path);
@@ -229,7 +229,7 @@ static void add_removed_of(struct disk_tally *counters, dev_t device, int pid, s
                 (void) closedir(directory);
 }
 
-void disk_counters_add_removed(struct disk_tally *counters, int dir_fd, const int *pids, size_t n_pids) {
+void disk_counters_add_removed(struct disk_counters *counters, int dir_fd, const int *pids, size_t n_pids) {
         struct stat status;
         size_t left = OPEN_FILES_MAX;
         if (fstat(dir_fd, &status) < 0)

@@ -12,18 +12,18 @@ struct disk_amount {
         bool is_cut;    /* larger than `max`, or not measurable: directories nested without end */
 };
 
-struct disk_tally;
+struct disk_counters;
 
-/* A counters counts trees, and files without a name, into one amount. It ends early past `max_files` entries. NULL: out
- * of memory. */
-struct disk_tally *disk_counters_make(uint64_t max_files);
-void disk_counters_free(struct disk_tally *counters);
+/* Counts trees, and files without a name, into one amount. Stops early after `max_files` entries. NULL: out of
+ * memory. */
+struct disk_counters *disk_counters_make(uint64_t max_files);
+void disk_counters_free(struct disk_counters *counters);
 
 /* Adds everything below the directory; the descriptor is borrowed. */
-void disk_counters_add_tree(struct disk_tally *counters, int dir_fd);
+void disk_counters_add_tree(struct disk_counters *counters, int dir_fd);
 
 /* A removed file occupies space while it is open: adds those on this file system that processes have open, as far as
  * /proc/PID/fd shows. Adds at most a few thousand. */
-void disk_counters_add_removed(struct disk_tally *counters, int dir_fd, const int *pids, size_t n_pids);
+void disk_counters_add_removed(struct disk_counters *counters, int dir_fd, const int *pids, size_t n_pids);
 
-struct disk_amount disk_counters_amount(const struct disk_tally *counters);
+struct disk_amount disk_counters_amount(const struct disk_counters *counters);

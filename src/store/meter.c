@@ -56,7 +56,7 @@ static void measure(const struct meter_order *order, struct meter_report *report
         int pids[PROCESSES_MAX];
         size_t n_pids = read_processes(order->processes, pids);
         _cleanup_fd_ int workspace = open_directory(order->workspace), state = open_directory(order->state);
-        struct disk_tally *counters = disk_counters_make(order->max_files);
+        struct disk_counters *counters = disk_counters_make(order->max_files);
         if (!counters)
                 return;
         if (state >= 0)

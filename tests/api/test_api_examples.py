@@ -79,7 +79,7 @@ def find_missing(paths: list[str]) -> None:
         assert re.search(rf"\$URL{pattern}(?![\w/])", text), f"docs/API.md has no example of {path}"
 
 
-def test_examples_do_what_the_page_says(make_service: StartService, tmp_path: Path) -> None:
+def test_examples_give_the_answers_of_the_page(make_service: StartService, tmp_path: Path) -> None:
     make_wheel(tmp_path, "humanize", "4.9", {"humanize/__init__.py": ""})
     wheels = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
     service = make_service("--pool", "1", keys=("reader",), env=wheels)

@@ -90,7 +90,7 @@ def operations(description: Any) -> Iterator[tuple[str, str, Any]]:
             yield method, path, operation
 
 
-def test_openapi_is_valid_and_says_enough(service: Service) -> None:
+def test_openapi_is_valid_and_complete(service: Service) -> None:
     answer = service.stranger().get("/openapi.json")
     assert answer.status == 200 and answer.headers["Content-Type"] == "application/json"
     description = answer.json()
@@ -118,7 +118,7 @@ def test_openapi_is_valid_and_says_enough(service: Service) -> None:
     assert set(content) == {"application/json", "text/event-stream", "application/x-ndjson"}
 
 
-def test_answers_have_the_shapes_that_openapi_says(service: Service) -> None:
+def test_answers_have_the_shapes_of_openapi(service: Service) -> None:
     """Not every answer: the two shapes that clients build on, and the one of every error."""
     ann = service.client("ann")
     schemas = ann.get("/openapi.json").json()["components"]

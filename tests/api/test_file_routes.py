@@ -282,7 +282,7 @@ def test_what_is_too_large_is_refused_and_leaves_nothing(make_service: StartServ
     assert names(client, "big") == ["a"]
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(make_service: StartService) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(make_service: StartService) -> None:
     service = make_service()
     client, sessions = service.client(), service.daemon.data / "sessions"
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "small", str(sessions)], check=True)

@@ -110,6 +110,25 @@ def test_functions_on_the_way_of_a_request_exist() -> None:
             assert re.search(rf"^\w.*\b{function}\(", source, re.MULTILINE), f"{files} has no {function}"
 
 
+NAMED_FILE = re.compile(r"(?<![\w./<\"%-])((?:[\w-]+/)+[\w-]+\.(?:c|h|py|md|sh))\b(?!\w)")
+
+
+def test_files_that_comments_and_documents_name_exist() -> None:
+    """src/session/run.c, or session/run.c: a name of a removed or renamed file leads a reader nowhere."""
+    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    files = listed.stdout.split()
+    endings = {"/".join(path.split("/")[i:]) for path in files for i in range(path.count("/") + 1)}
+    endings |= {"tests/fuzz/fuzz_NAME.c", "linux/pidfd.h"}
+    wrong = [
+        f"{path}: {name}"
+        for path in files
+        if path.endswith((".c", ".h", ".py", ".md", ".1"))
+        for name in NAMED_FILE.findall((REPOSITORY / path).read_text(encoding="utf-8", errors="replace"))
+        if name not in endings and not name.startswith("s/")  # "%s/..."
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 README = REPOSITORY / "README.md"
 # Commands that build the program, or need the Internet.
 NOT_HERE = ("make ", "glovebox session install ", "glovebox run --allow-host ")

@@ -225,7 +225,7 @@ class NoGroups(TestGroups):
 
 
 @pytest.mark.vm
-def test_user_without_control_groups_is_refused_or_learns_what_is_weaker(user_glovebox: Glovebox) -> None:
+def test_user_without_control_groups_is_refused_or_gets_a_list_of_what_is_weaker(user_glovebox: Glovebox) -> None:
     bare = Glovebox(user_glovebox.binary, user_glovebox.place, NoGroups("glovebox-test-nobody-made-this"))
     before = count_host(bare)
     refused = bare("run", "-c", "print('ran')")

@@ -203,7 +203,7 @@ def test_layer_of_the_usual_data_directory_is_shared(store: Store, wheels: dict[
 # The host image and its layer
 
 
-def test_host_image_says_which_python_and_why(store: Store) -> None:
+def test_host_image_names_its_python_and_the_reason(store: Store) -> None:
     shown = store.show("host")
     assert shown["kind"] == "host" and shown["layer"] is None
     assert Path(shown["python"]).exists() and shown["python_reason"]

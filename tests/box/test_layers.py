@@ -76,7 +76,7 @@ def test_every_operation_is_documented() -> None:
     assert sorted(rows) == sorted(re.findall(r"^\| `([a-z.]+)` \|", table, re.M))
 
 
-def test_every_folder_says_what_belongs_there() -> None:
+def test_every_folder_has_a_readme() -> None:
     folders = [SOURCES / name for name in [*LEVEL, "box/seal", "box/cgroup", "box/host", "cli/ui"]]
     missing = [str(folder.relative_to(SOURCES)) for folder in folders if not (folder / "README.md").is_file()]
     assert not missing, f"folders without a README.md: {missing}"

@@ -21,7 +21,7 @@ def fill(path, size):
 
 
 @pytest.mark.vm
-def test_memory_limit_is_said_on_stderr(glovebox: Glovebox) -> None:
+def test_memory_limit_is_reported_on_stderr(glovebox: Glovebox) -> None:
     done = glovebox("run", "--memory", "64m", "-c", "print('begun'); x = b'x' * (1 << 28); print('not reached')")
     assert (done.returncode, done.stdout) == (137, "begun\n"), done
     assert "memory limit 64 MiB reached" in done.stderr and "raise --memory" in done.stderr

@@ -77,7 +77,7 @@ def test_image_runs_python_bash_and_commands(shelf: Glovebox, name: str) -> None
 
 
 @pytest.mark.parametrize("name", WITHOUT)
-def test_image_without_python_runs_commands_and_says_what_it_lacks(shelf: Glovebox, name: str) -> None:
+def test_image_without_python_runs_commands_and_names_what_it_lacks(shelf: Glovebox, name: str) -> None:
     put(shelf, name)
     ran = shelf("run", "--no-daemon", "--image", name, "--", "sh", "-c", "echo $((6 * 7)); id -u; ls -d /tmp ~")
     assert ran.stdout.split() == ["42", "1000", "/home/sandbox", "/tmp"], ran.stderr

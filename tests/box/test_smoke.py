@@ -29,7 +29,7 @@ def test_timeout_ends_a_run_with_124(glovebox: Glovebox) -> None:
     assert done.returncode == 124, done.stderr
 
 
-def test_memory_limit_ends_a_run_with_137_and_says_so(glovebox: Glovebox) -> None:
+def test_memory_limit_ends_a_run_with_137_and_a_message(glovebox: Glovebox) -> None:
     result = glovebox.json("--memory", "64m", "-c", "x = bytearray(1 << 28)\nprint(len(x))")
     assert (result["status"], result["exit_code"], result["oom_killed"]) == ("oom", 137, True), result
 

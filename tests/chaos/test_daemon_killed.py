@@ -88,7 +88,7 @@ def test_l01_a_run_that_was_answered_a_moment_ago_is_in_the_journals_file(start_
     assert [run["run_id"] for run in reversed(answered)] == listed[: len(answered)]
 
 
-def test_l01_a_daemon_that_is_started_while_another_one_dies_waits_for_its_end(start_daemon: StartDaemon) -> None:
+def test_l01_a_daemon_that_is_started_while_another_one_exits_waits_for_its_end(start_daemon: StartDaemon) -> None:
     """A supervisor does just that, and a dying process holds its lock for some milliseconds."""
     daemon = start_daemon()
     client = daemon.client()
@@ -281,7 +281,7 @@ def test_l26_shutdown_with_end_ends_the_sessions_and_keeps_their_files(start_dae
     assert done["result"] == {"text/plain": "(False, 'stays')"}, done
 
 
-def test_l30_a_daemon_that_cannot_start_says_why_and_deletes_nothing(start_daemon: StartDaemon) -> None:
+def test_l30_a_daemon_that_cannot_start_gives_the_reason_and_deletes_nothing(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     daemon.client().execute("x = 1; open('file', 'w').write('stays')", "s")
     before = sorted(os.listdir(daemon.data / "state")), sorted(os.listdir(daemon.data / "sessions"))

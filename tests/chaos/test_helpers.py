@@ -142,7 +142,7 @@ def test_boxes_that_ended_while_there_was_no_reaper_are_taken_apart_by_the_next(
     wait_for("their groups to be gone", lambda: len(list(groups.boxes())) == 0)
 
 
-def test_a_helper_that_dies_at_once_is_started_ever_more_rarely(start_daemon: StartDaemon) -> None:
+def test_a_helper_that_exits_at_once_is_restarted_at_growing_intervals(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
     for _ in range(8):

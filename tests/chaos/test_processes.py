@@ -135,7 +135,7 @@ def test_the_maker_killed_while_it_makes_a_box_is_answered_and_nothing_is_left(s
         assert client.execute("6 * 7", "second")["result"] == {"text/plain": "42"}
 
 
-def test_the_vault_killed_costs_nothing_while_the_daemon_lives(start_daemon: StartDaemon) -> None:
+def test_the_vault_killed_costs_nothing_while_the_daemon_runs(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
     client.execute("x = 1", "s")

@@ -95,7 +95,7 @@ def refusal(client: Client, op: str, **fields: object) -> str:
     return caught.value.message
 
 
-def test_l21_the_state_directory_taken_away_under_a_running_daemon_is_said_clearly(start_daemon: StartDaemon) -> None:
+def test_l21_a_removed_state_directory_is_reported_clearly(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
     client.execute("x = 1", "s")
@@ -108,7 +108,7 @@ def test_l21_the_state_directory_taken_away_under_a_running_daemon_is_said_clear
     assert client.execute("6 * 7", "new")["result"] == {"text/plain": "42"}
 
 
-def test_l21_the_sessions_directory_taken_away_is_said_clearly(start_daemon: StartDaemon) -> None:
+def test_l21_a_removed_sessions_directory_is_reported_clearly(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
     client.request("session.create", session="s")

@@ -91,7 +91,7 @@ class ModelServer(BaseHTTPRequestHandler):
         pass
 
 
-def test_the_reasoning_loop_runs_code_where_the_switch_says(
+def test_the_reasoning_loop_runs_code_where_the_switch_puts_it(
     base: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), ModelServer)

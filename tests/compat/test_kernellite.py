@@ -14,7 +14,7 @@ from compat.seeds import block_with, execute
 
 
 @pytest.mark.layer
-def test_the_examples_give_what_the_text_says(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_give_the_results_of_the_text(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "projects/my-project").mkdir(parents=True)
 
     def placed(block: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from compat.seeds import block_with
 
 
-def test_the_example_leaves_its_artifact_where_the_text_says(place: Path) -> None:
+def test_the_example_leaves_its_artifact_at_the_path_of_the_text(place: Path) -> None:
     from glovebox.compat.code_sandbox import SessionManager
 
     with SessionManager(sessions_dir=place / "sessions") as manager:

@@ -74,7 +74,7 @@ def test_question_mark_shows_documentation(kernel: KernelProcess) -> None:
 
 
 @pytest.mark.parametrize("code", ["%pip install humanize", "!pip install humanize", "!python3 -m pip install humanize"])
-def test_pip_says_what_to_type_instead(kernel: KernelProcess, code: str) -> None:
+def test_pip_names_the_command_to_use_instead(kernel: KernelProcess, code: str) -> None:
     outcome = kernel.run(code)
     assert "glovebox session install NAME humanize" in outcome["error"]["value"]
 

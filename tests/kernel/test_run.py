@@ -62,7 +62,7 @@ while True: time.sleep(60)
     assert len(kernel.out.splitlines()) == 5002
 
 
-def test_a_name_that_cannot_be_looked_up_says_that_the_box_has_no_network(kernel: KernelProcess) -> None:
+def test_a_host_name_that_cannot_be_resolved_gives_a_hint_about_the_network(kernel: KernelProcess) -> None:
     kernel.run("import os, socket\nos.environ.pop('https_proxy', None)")
     code = (
         "try:\n    raise socket.gaierror(-3, 'no')\nexcept OSError as error:\n    raise ValueError('outer') from error"
@@ -153,7 +153,7 @@ def test_segfault_is_seen_as_the_signal_it_is(kernel: KernelProcess) -> None:
     assert kernel.out == "before\n"
 
 
-def test_input_fails_at_once_and_says_why(kernel: KernelProcess) -> None:
+def test_input_fails_at_once_with_the_reason(kernel: KernelProcess) -> None:
     for code in ("input('name? ')", "import sys; sys.stdin.readline()", "import sys; next(sys.stdin)"):
         error = kernel.run(code)["error"]
         assert error["name"] == "InputError"

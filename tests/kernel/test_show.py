@@ -48,7 +48,7 @@ def test_a_repr_that_raises_is_the_runs_error(kernel: KernelProcess) -> None:
 
 
 @pytest.mark.parametrize("code", ["'a' * (3 << 20)", "list(range(2_000_000))", "dict.fromkeys(range(2_000_000))"])
-def test_long_text_is_cut_and_says_so(kernel: KernelProcess, code: str) -> None:
+def test_long_text_is_cut_and_marked(kernel: KernelProcess, code: str) -> None:
     text = kernel.value(code)
     assert len(text) < (1 << 20) + 200
     assert "cut" in text

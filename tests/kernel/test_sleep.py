@@ -164,7 +164,7 @@ def put_to_sleep(kernel: KernelProcess, path: Path, start_kernel) -> KernelProce
     return fresh
 
 
-def test_what_cells_define_comes_back_twice(kernel: KernelProcess, tmp_path: Path, start_kernel) -> None:
+def test_definitions_of_cells_are_restored_twice(kernel: KernelProcess, tmp_path: Path, start_kernel) -> None:
     kernel.value(DEFINITIONS)
     fresh = put_to_sleep(kernel, tmp_path / "one", start_kernel)
     fresh = put_to_sleep(fresh, tmp_path / "two", start_kernel)
@@ -173,7 +173,7 @@ def test_what_cells_define_comes_back_twice(kernel: KernelProcess, tmp_path: Pat
     assert "def fact(n): return 1 if n < 2" in error["traceback"]
 
 
-def test_data_comes_back_with_its_views_identity_and_bookkeeping(
+def test_data_is_restored_with_its_views_identity_and_bookkeeping(
     kernel: KernelProcess, tmp_path: Path, start_kernel
 ) -> None:
     for module in ("numpy", "pandas", "pyarrow"):

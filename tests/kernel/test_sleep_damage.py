@@ -132,7 +132,7 @@ open({str(tmp_path / "old")!r}, "wb").write((head + data).ljust(area, b"\\0"))
     assert pickle.HIGHEST_PROTOCOL >= 5
 
 
-def test_trimmed_memory_that_changed_on_the_disk_ends_the_kernel_and_says_so(
+def test_trimmed_memory_that_changed_on_the_disk_ends_the_kernel_with_a_message(
     kernel: KernelProcess, tmp_path: Path
 ) -> None:
     pytest.importorskip("numpy")

@@ -108,7 +108,7 @@ def test_gate_is_that_of_every_route(service: Service) -> None:
         ({"Mcp-Name": "=?base64?cnVuX3B5dGhvbg==?="}, None), ({}, None),
     ],
 )  # fmt: skip
-def test_modern_headers_must_say_what_the_message_says(
+def test_modern_headers_must_agree_with_the_message(
     service: Service, change: dict[str, str | None], code: int | None
 ) -> None:
     peer = HttpPeer(service, MODERN)

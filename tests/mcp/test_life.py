@@ -30,7 +30,7 @@ def is_running(service: Service, name: str) -> bool:
 
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
-def test_cancelled_on_stdio_stops_the_run_and_says_nothing_more(
+def test_cancelled_on_stdio_stops_the_run_and_sends_nothing_more(
     service: Service, stdio: Callable[..., StdioPeer], era: str
 ) -> None:
     peer = stdio(era=era)

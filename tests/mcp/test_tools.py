@@ -20,7 +20,7 @@ PNG = base64.b64decode(
 )
 
 
-def test_tools_are_few_and_each_says_what_it_does(peer: Peer) -> None:
+def test_tools_are_few_and_each_is_described(peer: Peer) -> None:
     tools = {tool["name"]: tool for tool in peer.result("tools/list")["tools"]}
     assert set(tools) == TOOLS
     for tool in tools.values():
@@ -162,7 +162,7 @@ def test_a_long_run_goes_on_in_the_background(peer: Peer) -> None:
     peer.refusal("read_output", run_id="nonsense")
 
 
-def test_a_run_that_waits_for_another_says_so(peer: Peer) -> None:
+def test_a_run_that_waits_for_another_is_reported_as_waiting(peer: Peer) -> None:
     first = run_id_of(peer.call("run_python", code="import time; time.sleep(60)", background=True))
     words = peer.text("run_python", code="6 * 7", background=True)
     assert f'waits for run_id="{first}"' in words, words

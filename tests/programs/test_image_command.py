@@ -62,7 +62,7 @@ def run(daemon: Daemon, way: list[str], image: str, *words: str) -> Completed:
     return daemon.glovebox("run", *way, "--image", image, *words)
 
 
-def test_a_command_starts_where_the_image_says(daemon: Daemon, way: list[str]) -> None:
+def test_a_command_starts_in_the_workdir_of_the_image(daemon: Daemon, way: list[str]) -> None:
     assert run(daemon, way, "app", "--", "cat", "settings").stdout == "of the image\n"
     assert run(daemon, way, "app", "--", "pwd").stdout == "/srv/app\n"
     assert run(daemon, way, "app", "-l", "bash", "-c", "pwd").stdout == "/workspace\n"  # code has the workspace
@@ -82,7 +82,7 @@ def test_dashes_alone_run_the_images_own_command(daemon: Daemon, way: list[str])
     assert refused.returncode == 2 and "no command follows --" in refused.stderr
 
 
-def test_a_session_of_an_image_without_python_says_what_to_type(daemon: Daemon) -> None:
+def test_a_session_of_an_image_without_python_names_the_command_to_use(daemon: Daemon) -> None:
     done = daemon.glovebox("exec", "--socket", daemon.socket, "--image", "app", "demo", "--", "pwd")
     assert (
         done.returncode == 125

@@ -65,7 +65,7 @@ def test_what_is_beside_a_script_can_only_be_read(daemon: Daemon, run: Run, proj
     assert not (project / "new.csv").exists()
 
 
-def test_alone_hides_what_is_beside_a_script_and_says_so(daemon: Daemon, run: Run, project: Path) -> None:
+def test_alone_hides_the_files_beside_a_script_and_prints_that(daemon: Daemon, run: Run, project: Path) -> None:
     put(daemon, project / "helper.py", "VALUE = 7")
     script = put(daemon, project / "main.py", "import helper")
     done = run("--alone", script)
@@ -183,7 +183,7 @@ REFUSE = "import sys; print('error: externally-managed-environment', file=sys.st
 @pytest.mark.parametrize(
     "words", [("-c", REFUSE), ("-l", "bash", "-c", f'python3 -c "{REFUSE}"'), ("--", "python3", "-c", REFUSE)]
 )
-def test_a_pip_that_refuses_says_what_to_do(daemon: Daemon, run: Run, words: tuple[str, ...]) -> None:
+def test_a_pip_that_refuses_gets_a_hint(daemon: Daemon, run: Run, words: tuple[str, ...]) -> None:
     done = run(*words)
     assert done.returncode == 1
     assert "glovebox session install NAME PACKAGE" in done.stderr.splitlines()[-1], done.stderr

@@ -69,7 +69,7 @@ def test_the_status_is_the_programs_after_a_signal_that_it_caught(
     assert (out, process.returncode) == (said, status), err
 
 
-def test_a_signal_that_was_caught_is_told_in_json(daemon: Daemon, words: list[str]) -> None:
+def test_a_caught_signal_is_in_the_json(daemon: Daemon, words: list[str]) -> None:
     marker = daemon.glovebox.place.make(f"marker-{len(words)}")
     code = CATCHES.replace("print('begun', flush=True)", "open('begun', 'w')")
     with start(daemon, [*words, "--json", "--workspace", str(marker), "-c", code]) as process:
@@ -145,7 +145,7 @@ def test_kill_reaches_a_caller_that_is_stopped(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["-9"]])
-def test_kill_knows_a_program_whose_daemon_was_replaced(binary: Path, options: list[str]) -> None:
+def test_kill_finds_a_program_whose_daemon_was_replaced(binary: Path, options: list[str]) -> None:
     for make in make_daemons(binary):
         daemon = make("--pool", "1", "--preload", "json")
         with start(daemon, ["run", "--socket", daemon.socket, "-c", CATCHES]) as process:

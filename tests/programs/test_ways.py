@@ -334,7 +334,7 @@ def test_much_output_arrives_whole(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("option", ["--workspace", "--data", "--mount"])
-def test_a_missing_directory_is_told_in_the_same_words(daemon: Daemon, option: str) -> None:
+def test_a_missing_directory_gives_the_same_message(daemon: Daemon, option: str) -> None:
     missing = "/nowhere:/mnt/x" if option == "--mount" else "/nowhere"
     for more in ([], ["--no-daemon"]):
         done = daemon.cli("run", *more, option, missing, "-c", "print(1)")
@@ -349,7 +349,7 @@ def test_an_output_directory_that_cannot_be_made_is_refused_before_the_run(daemo
         assert "/nowhere does not exist" in done.stderr
 
 
-def test_what_the_daemon_and_this_process_both_refuse_is_told_once(daemon: Daemon) -> None:
+def test_a_request_that_daemon_and_command_refuse_gives_one_message(daemon: Daemon) -> None:
     done = daemon.cli("run", "--mount", "/etc:/x", "-c", "print(1)")
     assert done.returncode == 125 and done.stderr.startswith("glovebox: cannot mount /etc (the host's settings")
     assert done.stderr.count("\n") == 1, done.stderr

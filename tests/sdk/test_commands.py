@@ -110,7 +110,7 @@ def test_commands_of_other_users(where: dict[str, Any]) -> None:
             sandbox.commands.run("true", user="root", background=True)
 
 
-def test_a_sandbox_without_users_says_how_to_get_them(sandbox: Sandbox) -> None:
+def test_a_sandbox_without_users_gives_a_hint_how_to_get_them(sandbox: Sandbox) -> None:
     assert sandbox.commands.run("whoami", user="sandbox").stdout == "sandbox\n"
     with pytest.raises(UnsupportedError, match="users"):
         sandbox.commands.run("whoami", user="root")

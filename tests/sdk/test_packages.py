@@ -11,7 +11,7 @@ from support.service import start_service
 from support.wheels import make_wheel
 
 
-def test_packages_are_installed_or_it_is_said_why_not(start_daemon: StartDaemon, tmp_path: Path) -> None:
+def test_packages_are_installed_or_the_reason_is_given(start_daemon: StartDaemon, tmp_path: Path) -> None:
     make_wheel(tmp_path, "tiny", "1.5", {"tiny/__init__.py": "answer = 42"})
     wheels = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
     daemon = start_daemon(env=wheels)

@@ -40,7 +40,7 @@ def test_only_what_is_new_or_changed_is_listed_with_its_place_on_the_host(client
 
 
 def test_artifacts_after_many_runs_without_any_are_noticed_from_any_process(client: Client) -> None:
-    """That nothing has come is known from a watch (src/session/touch.c), once a directory was seen empty."""
+    """An empty directory with the same change time is not read again (src/session/artifact_collect.c)."""
     client.execute("import os, subprocess, time", "quiet")
 
     def rest(session: str = "quiet") -> None:

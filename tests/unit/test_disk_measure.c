@@ -13,7 +13,7 @@
 #include "tap.h"
 
 static struct disk_amount measure(int fd, uint64_t max_files) {
-        struct disk_tally *counters = disk_counters_make(max_files);
+        struct disk_counters *counters = disk_counters_make(max_files);
         disk_counters_add_tree(counters, fd);
         const struct disk_amount amount = disk_counters_amount(counters);
         disk_counters_free(counters);
@@ -44,7 +44,7 @@ static void test_kinds(int top) {
         _cleanup_fd_ int removed __attribute__((unused)) = openat(dir, "removed", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
         write_file(dir, "removed", 1 << 20);
         (void) unlinkat(dir, "removed", 0);
-        struct disk_tally *counters = disk_counters_make(100);
+        struct disk_counters *counters = disk_counters_make(100);
         const int self = getpid();
         disk_counters_add_removed(counters, dir, &self, 1);
         disk_counters_add_removed(counters, dir, &self, 1);

@@ -1,4 +1,4 @@
-/* The nursery's trial: what its child touched is in the page tables of every later child; nothing else has changed. */
+/* Page warm-up: what the child touched is in the page tables of every later child; nothing else has changed. */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -106,7 +106,7 @@ int main(void) {
         if (code == 0)
                 try(arena);
         ok(code == 1, "tried");
-        ok(kind_of(arena + READ * PAGE) != 'a', "what the trial read is there");
+        ok(kind_of(arena + READ * PAGE) != 'a', "what the child read is there");
         ok(kind_of(arena + WRITTEN * PAGE) != 'a', "what it wrote to, too");
         ok(kind_of(arena + UNTOUCHED * PAGE) == 'a', "what it did not touch is not, however near");
         check_child(arena);
@@ -121,6 +121,6 @@ int main(void) {
         code = page_warmup_begin();
         if (code == 0)
                 _exit(3);
-        ok(code < 0 && holds(arena), "a trial that fails is reported, and changes nothing");
+        ok(code < 0 && holds(arena), "a warm-up that fails is reported, and changes nothing");
         return done_testing();
 }

@@ -30,7 +30,7 @@ _HOOKS = ("stdin", "stdout", "stderr", "excepthook", "displayhook", "unraisableh
 
 
 def ambient_mark_start() -> None:
-    """The kernel is ready: differences from here on are the user's."""
+    """Call it when the kernel is ready: later differences are the user's."""
     _environ_at_start.clear()
     _environ_at_start.update(os.environ)
     _path_at_start[:] = sys.path
@@ -265,7 +265,7 @@ _ROWS: tuple[tuple[str, Callable[[], Any], Callable[[Any], Any]], ...] = (
 
 
 def ambient_not_carried() -> list[str]:
-    """What sleep does not carry, of what can be seen: a sentence for each."""
+    """A sentence for each visible thing that sleep does not keep."""
     lines = []
     changed = [name for name in _HOOKS if _hooks_at_start.get(name) is not getattr(sys, name)]
     if changed:
@@ -308,7 +308,7 @@ def ambient_save() -> dict[str, Any]:
 
 
 def ambient_restore(saved: dict[str, Any]) -> list[str]:
-    """The names of rows that did not come back."""
+    """Restores the rows; returns the names of those that failed."""
     lost = []
     for name, _, restore in _ROWS:
         if saved.get(name) is not None:

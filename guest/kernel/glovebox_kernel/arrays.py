@@ -13,21 +13,21 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Callable
 
-from glovebox_kernel import vault
+from glovebox_kernel import sleep_file
 from glovebox_kernel.memory import array_root
-from glovebox_kernel.vault import SMALL_BYTES, VaultWriter
+from glovebox_kernel.sleep_file import SMALL_BYTES, SleepFileWriter
 
 Reducer = Callable[[Any], Any]
 
 
 class SpoiltError(Exception):
-    """The value reaches memory that was damaged on the disk."""
+    """The value refers to memory that was damaged on the disk."""
 
 
 class ArrayReducers:
     """Reduce functions for one file. `table` maps exact types to them; `find` looks at base classes."""
 
-    def __init__(self, writer: VaultWriter, spoilt: Iterable[Any] = ()) -> None:
+    def __init__(self, writer: SleepFileWriter, spoilt: Iterable[Any] = ()) -> None:
         self._writer = writer
         # Memory that did not come back from the disk as it was: an object that reaches it cannot be pickled.
         self._spoilt = {one if isinstance(one, tuple) else id(one) for one in spoilt}
@@ -148,7 +148,7 @@ def array_restore(dtype: Any, shape: tuple[int, ...], axes: tuple[int, ...], pla
     """An array that owns its memory, in the order of axes it had."""
     import numpy
 
-    reader = vault.current
+    reader = sleep_file.current
     assert reader is not None
     size = dtype.itemsize
     for length in shape:
@@ -218,7 +218,7 @@ def over_bytes_restore(base: Any, dtype: Any, shape: Any, strides: Any, offset: 
 def buffer_restore(offset: int, size: int) -> Any:
     import pyarrow
 
-    reader = vault.current
+    reader = sleep_file.current
     assert reader is not None
     mapped = reader.mapped(offset, size)
     if mapped is not None:

@@ -29,7 +29,7 @@ EXIT_NOT_FOUND = 127
 
 
 def start(directory: str, argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> int:
-    """In the kernel: starts a supervisor; the command's process id, 0 where it could not be started."""
+    """In the kernel: starts a supervisor. Returns the command's process id, or 0 if it could not be started."""
     os.makedirs(directory)
     open(os.path.join(directory, "alive"), "w").close()
     read_fd, write_fd = os.pipe()
@@ -109,7 +109,7 @@ class Supervisor:
             pass
 
     def pass_input(self) -> None:
-        """As much as the command takes now; what it does not read stays here."""
+        """Passes on as much as the command takes now; the rest stays here."""
         while self.stdin is not None:
             if self.unsent:
                 try:

@@ -123,7 +123,7 @@ def cell_fill(cell: Any, contents: tuple[Any]) -> None:
 
 
 def _reduce_lru_cache(wrapper: Any) -> Any:
-    """The function and its settings; what was cached is computed again."""
+    """Saves the function and its settings; cached values are computed again."""
     if is_found_by_name(wrapper):
         return NotImplemented
     return lru_cache_restore, (wrapper.__wrapped__, wrapper.cache_parameters())
@@ -266,7 +266,7 @@ def _reduce_stream(stream: Any) -> Any:
 
 
 def _singletons() -> dict[int, tuple[str, str]]:
-    """Values whose identity is their meaning, but which pickle would copy."""
+    """Values that are compared by identity, which pickle would copy."""
     kinds = ("_FIELD_BASE", "_MISSING_TYPE", "_HAS_DEFAULT_FACTORY_CLASS", "_KW_ONLY_TYPE")
     types_of_them = tuple(getattr(dataclasses, kind) for kind in kinds if hasattr(dataclasses, kind))
     return {

@@ -115,7 +115,7 @@ class CellCompiler:
 
 
 def _looks_like_a_call(source: str) -> bool:
-    """`print(x)`, as most short cells do: it needs no tree to find its last expression in."""
+    """True for `print(x)` and the like, as in most short cells: the last expression is found without a tree."""
     return source[-1:] == ")" and "\n" not in source and source.partition("(")[0].isidentifier()
 
 

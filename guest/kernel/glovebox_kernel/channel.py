@@ -52,7 +52,7 @@ _ZERO = b"\0\0\0"
 
 
 class ChannelError(Exception):
-    """The stream is out of step or broken: nothing more can be read from it."""
+    """The stream is malformed or broken: no more frames can be read from it."""
 
 
 # Built once: json.dumps with options makes a new encoder per call. Not ASCII: DataFrames and text get shorter.
@@ -131,7 +131,7 @@ class Channel:
         self.on_idle: Callable[[], None] | None = None
 
     def poll(self) -> None:
-        """Is there a request? In a nursery, so that the code of receive() has run before the fork."""
+        """True if there is a request. Called in a nursery, too, so that the code of receive() has run before the fork."""
         self._wait(0)
 
     def become_input(self) -> None:
@@ -172,7 +172,7 @@ class Channel:
         return None
 
     def _join(self, piece: bytes) -> tuple[int, bytes] | None:
-        """A frame that came in pieces, with its last one. A host that takes over from another begins at the first."""
+        """Joins a frame that came in pieces. A new host begins with the first piece again."""
         if len(piece) < _PIECE.size:
             raise ChannelError("a piece of a frame without its head: the stream is out of step")
         whole, offset, kind = _PIECE.unpack_from(piece)

@@ -21,7 +21,7 @@ EXIT_NOT_FOUND = 127
 
 
 class CommandError(Exception):
-    """A request that is no command."""
+    """The request has no command."""
 
 
 def command_check(request: dict[str, Any]) -> list[str]:
@@ -112,7 +112,7 @@ def command_run(request: dict[str, Any], show: Callable[[dict[str, str]], None] 
 
 
 def _feed(process: Any, fd: int, token: Any, show: Callable[[dict[str, str]], None]) -> None:
-    """The client's input into the pipe, until the process ends or wants no more."""
+    """Writes the client's input into the pipe, until the process ends or closes it."""
     from glovebox_kernel.host_input import HostInput, token_check
 
     source = HostInput(token_check(token) or "00000000", show)

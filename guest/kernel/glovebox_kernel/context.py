@@ -23,11 +23,11 @@ class Context:
         self.namespace["__builtins__"] = builtins
 
     def enter(self) -> None:
-        """Code of this context is about to run: `import __main__` must mean this one."""
+        """Call it before code of this context runs: `import __main__` must return this one."""
         sys.modules["__main__"] = self.module
 
     def user_items(self) -> list[tuple[str, Any]]:
-        """What the user's code put here, `__annotations__` included; not what every module has."""
+        """The variables of the user's code, with `__annotations__`; without those of every module."""
         return [(key, value) for key, value in self.namespace.items() if key not in _OF_EVERY_MODULE]
 
 

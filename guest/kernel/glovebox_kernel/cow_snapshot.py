@@ -72,5 +72,5 @@ class CowSnapshot:
         return self._library.cow_snapshot_take() == 0
 
     def release_equal_pages(self) -> None:
-        """In an idle kernel: drop its copies of pages that still equal the snapshot's."""
+        """In an idle kernel: drops its copies of pages that equal those of the snapshot."""
         self._library.cow_snapshot_return()

@@ -58,7 +58,7 @@ def _save(df: "Any", name: str) -> str:
 
 
 def _load(name: str) -> "Any":
-    """What save() kept under this name."""
+    """Returns the value that save() stored under this name."""
     return _import("store").load(name)
 
 

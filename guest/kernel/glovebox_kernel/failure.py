@@ -35,7 +35,7 @@ def failure_describe(error: BaseException) -> dict[str, str]:
 
 
 def _hint(chain: list[type[BaseException]]) -> str:
-    """A name that cannot be looked up means something else in a box than anywhere else."""
+    """Advice for a host name that cannot be resolved: a box has no DNS."""
     gaierror = getattr(sys.modules.get("_socket"), "gaierror", None)  # importing it would cost every start
     if not any(one is gaierror for one in chain):
         return ""

@@ -107,7 +107,7 @@ class ForkedKernel:
         return self._library.page_warmup_feed(*fds, requests, len(requests))
 
     def _serve(self) -> int:
-        """All that a kernel does until its channel ends; its exit code."""
+        """Runs the kernel until its channel ends; returns its exit code."""
         self._begin()
         if self._flags & _IS_UNSETTLED:
             self._made.settle_later(self._library.spawn_settle)
@@ -129,7 +129,7 @@ class ForkedKernel:
         self._made.begin(bool(self._flags & _HAS_PACKAGES))
 
     def _replace_environment(self) -> None:
-        """The box's in place of the nursery's."""
+        """Replaces the nursery's environment by the box's."""
         index, left = 0, dict(os.environb)
         while (text := self._library.spawn_environment(index)) is not None:
             name, _, value = text.partition(b"=")

@@ -102,7 +102,7 @@ class Request:
             self.argv[0] = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
 
     def needs_fresh(self) -> bool:
-        """Does it ask for something that the interpreter reads at its start?"""
+        """True if a variable is given that the interpreter reads at its start."""
         return any(name.decode("ascii", "replace").startswith(_START_PREFIXES) for name in self.variables)
 
 
@@ -124,7 +124,7 @@ def program_become(payload: bytes, tell_end: Callable[[bytes], None]) -> NoRetur
 
 
 def _enter_environment(request: Request) -> None:
-    """That of a box without a kernel."""
+    """The environment of a box without a kernel."""
     parts = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part and part != KERNEL_PATH]
     for name in _OWN_VARIABLES:
         os.environ.pop(name, None)
@@ -137,7 +137,7 @@ def _enter_environment(request: Request) -> None:
 
 
 def _is_shadowed(argv: list[str]) -> bool:
-    """Is there a file that an import would find before a module that is there already?"""
+    """True if an import would find a file before a module that is already imported."""
     directories = {WORKSPACE}
     if len(argv) > 1 and not argv[1].startswith("-"):
         directories.add(os.path.dirname(os.path.realpath(argv[1])))
@@ -169,7 +169,7 @@ def _let_interrupts_through() -> None:
 
 
 def _be_plain() -> None:
-    """Take back what makes a kernel of an interpreter."""
+    """Undo the changes that make an interpreter a kernel."""
     _signal.signal(_SIGINT, _signal.default_int_handler)
     _signal.signal(_SIG_FLUSH, _SIG_DFL)
     builtins.input, os._exit = _plain_input, _plain_exit
@@ -319,7 +319,7 @@ def _read_all(fd: int) -> bytes:
 
 
 def _own_trace(error: BaseException) -> TracebackType | None:
-    """Without the frames of this file."""
+    """The traceback without the frames of this file."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
@@ -328,7 +328,7 @@ def _own_trace(error: BaseException) -> TracebackType | None:
 
 
 def _call_hook(error: BaseException, trace: TracebackType | None) -> BaseException | None:
-    """What sys.excepthook itself raised."""
+    """Calls sys.excepthook; returns the exception that it raised, if any."""
     try:
         sys.excepthook(type(error), error, trace)
     except BaseException as other:

@@ -16,6 +16,6 @@ class HeldBack(Exception):
 
 
 class MagicError(Exception):
-    """A magic that is not there, or that cannot be done in a box."""
+    """A magic that does not exist, or does not work in a box."""
 
     __module__ = "builtins"  # a traceback then names it without our own package

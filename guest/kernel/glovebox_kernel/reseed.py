@@ -26,7 +26,7 @@ def reseed() -> None:
 
 
 def reseed_is_short() -> bool:
-    """Is nothing here that reseed_prepared leaves out?"""
+    """True if no module needs what reseed_prepared leaves out."""
     return "numpy.random" not in sys.modules and "torch" not in sys.modules
 
 

@@ -34,7 +34,7 @@ Script = Optional[tuple[str, list[str]]]
 
 
 def last_forget() -> None:
-    """After a rehearsal: `_` is nothing yet."""
+    """After a rehearsal: clears `_`."""
     if _builtins.get("_") is _builtins.pop(LAST, None):
         _builtins.pop("_", None)
 

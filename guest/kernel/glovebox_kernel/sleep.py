@@ -5,7 +5,7 @@ All names are saved by one pickler, so identity between names, shared memory and
 Before a file counts, a forked child tries to load it: a file that cannot be loaded must be found while the variables
 are still in memory. Files in memory (/tmp, the home directory) are saved beside the variables.
 
-A file that was damaged on the disk is noticed by its checksums (vault.py). Variables whose memory is damaged are left
+A file that was damaged on the disk is noticed by its checksums (sleep_file.py). Variables whose memory is damaged are left
 out and named; the others come back.
 """
 
@@ -21,7 +21,7 @@ import stat
 import sys
 from typing import Any, Callable
 
-from glovebox_kernel import vault
+from glovebox_kernel import sleep_file
 from glovebox_kernel.ambient import ambient_not_carried, ambient_restore, ambient_save
 from glovebox_kernel.arrays import ArrayReducers, SpoiltError
 from glovebox_kernel.byvalue import reducer_find
@@ -29,9 +29,9 @@ from glovebox_kernel.cell import CellCompiler
 from glovebox_kernel.context import DEFAULT, Context, ContextTable
 from glovebox_kernel.molecules import molecules_whole
 from glovebox_kernel.refusal import HeldBack
+from glovebox_kernel.sleep_file import SleepFileError, SleepFileReader, SleepFileWriter
 from glovebox_kernel.tmpfiles import TreeSaver, tree_restore
 from glovebox_kernel.trim import memory_watcher
-from glovebox_kernel.vault import VaultError, VaultReader, VaultWriter
 
 _TRIAL_SECONDS = 120
 _HELD_MAX = 100
@@ -102,7 +102,7 @@ def kernel_sleep(
         raise HeldBack(held)
     gc.collect()
     contexts = list(table.contexts.values())
-    writer = VaultWriter(path)
+    writer = SleepFileWriter(path)
     saver = TreeSaver(writer)
     try:
         entries = saver.save(trees)
@@ -125,7 +125,7 @@ def kernel_sleep(
     }
 
 
-def _write(writer: VaultWriter, contexts: list[Context], cells: CellCompiler, entries: list[Any]) -> int:
+def _write(writer: SleepFileWriter, contexts: list[Context], cells: CellCompiler, entries: list[Any]) -> int:
     """The whole file; its size."""
     items = _all_items(contexts)
     try:
@@ -149,7 +149,7 @@ def _all_items(contexts: list[Context]) -> Items:
 
 
 def _dump_all(
-    writer: VaultWriter, contexts: list[Context], cells: CellCompiler, entries: list[Any], items: Items
+    writer: SleepFileWriter, contexts: list[Context], cells: CellCompiler, entries: list[Any], items: Items
 ) -> None:
     pickler = SleepPickler(writer.stream, ArrayReducers(writer))
     pickler.dump({"files": entries, "not_carried": ambient_not_carried()})
@@ -166,9 +166,9 @@ def kernel_wake(table: ContextTable, cells: CellCompiler, path: str) -> dict[str
     """Fill the table from a file; returns fields of ANSWER. On any exception the table is as it was."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        reader = VaultReader(fd)
+        reader = SleepFileReader(fd)
         loaded = _load_all(reader, is_trial=False)
-    except VaultError as error:
+    except SleepFileError as error:
         raise WakeError(str(error), error.names) from None
     finally:
         os.close(fd)
@@ -197,7 +197,7 @@ class WakeError(Exception):
 
 
 class Loaded:
-    """What a file holds: new contexts, the history of cells, and what did not come back."""
+    """The contents of a file: new contexts, the history of cells, and the names of lost variables."""
 
     def __init__(self) -> None:
         self.table = ContextTable()
@@ -208,13 +208,13 @@ class Loaded:
         self.not_carried: list[str] = []
 
 
-def _load_all(reader: VaultReader, is_trial: bool) -> Loaded:
-    """In a trial the surroundings and the files are this process's own, and stay."""
+def _load_all(reader: SleepFileReader, is_trial: bool) -> Loaded:
+    """In a trial the surroundings and the files of this process are not changed."""
     global _waking
     loaded = Loaded()
     main_before = sys.modules.get("__main__")
     unpickler = pickle.Unpickler(reader.stream)
-    _waking, vault.current = loaded.table, reader
+    _waking, sleep_file.current = loaded.table, reader
     try:
         if reader.version > 1:
             beside = unpickler.load()
@@ -240,11 +240,11 @@ def _load_all(reader: VaultReader, is_trial: bool) -> Loaded:
             sys.modules["__main__"] = main_before
         raise
     finally:
-        _waking = vault.current = None
+        _waking = sleep_file.current = None
     return loaded
 
 
-def _load_items(unpickler: pickle.Unpickler, reader: VaultReader, loaded: Loaded) -> None:
+def _load_items(unpickler: pickle.Unpickler, reader: SleepFileReader, loaded: Loaded) -> None:
     names = unpickler.load()
     for number, (context, name) in enumerate(names):
         n_spoilt = reader.n_spoilt
@@ -305,7 +305,7 @@ def _is_internet(fd: int) -> bool:
 
 
 def _obstacles(tasks: list[str]) -> list[dict[str, str]]:
-    """What lives outside of variables and would die with the process."""
+    """State outside of variables that would be lost with the process."""
     held = []
     watcher = memory_watcher()
     if watcher is not None:
@@ -371,7 +371,7 @@ def _try_dump_one(contexts: list[Context], _context: str, _name: str, value: Any
 def _try_load_one(
     path: str, cells: CellCompiler, contexts: list[Context], context: str, name: str, value: Any
 ) -> str | None:
-    writer = VaultWriter(path)
+    writer = SleepFileWriter(path)
     try:
         _dump_all(writer, contexts, cells, [], [(context, name, value)])
         writer.finish([[context, name]])
@@ -404,7 +404,7 @@ def _try_load_in_child(fd: int, write_fd: int) -> None:
         os.dup2(null_fd, 2)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_TRIAL_SECONDS)
-        reader = VaultReader(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY), is_trial=True)
+        reader = SleepFileReader(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY), is_trial=True)
         _load_all(reader, is_trial=True)
         exit_code = 0
     except BaseException as error:

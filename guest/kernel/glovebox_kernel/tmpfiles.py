@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from glovebox_kernel.refusal import HeldBack
-from glovebox_kernel.vault import VaultReader, VaultWriter
+from glovebox_kernel.sleep_file import SleepFileReader, SleepFileWriter
 
 BYTES_MAX = 256 << 20
 FILES_MAX = 10_000
@@ -25,7 +25,7 @@ _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class TreeSaver:
     """`save` gives entries (path, kind, mode, time, data); `close` when the file is written."""
 
-    def __init__(self, writer: VaultWriter) -> None:
+    def __init__(self, writer: SleepFileWriter) -> None:
         self._writer = writer
         self._maps: list[mmap.mmap] = []
         self._links: dict[tuple[int, int], str] = {}
@@ -94,8 +94,8 @@ def _held(path: str, why: str) -> HeldBack:
     return HeldBack([{"context": "", "name": path, "type": "file", "why": why}])
 
 
-def tree_restore(entries: list[tuple[str, str, int, int, Any]], reader: VaultReader) -> list[str]:
-    """Makes them again; those that did not come back, with the reason."""
+def tree_restore(entries: list[tuple[str, str, int, int, Any]], reader: SleepFileReader) -> list[str]:
+    """Makes them again. Returns those that failed, with the reason."""
     lost = []
     for entry in entries:
         try:
@@ -111,7 +111,7 @@ def tree_restore(entries: list[tuple[str, str, int, int, Any]], reader: VaultRea
     return lost
 
 
-def _restore_one(entry: tuple[str, str, int, int, Any], reader: VaultReader) -> bool:
+def _restore_one(entry: tuple[str, str, int, int, Any], reader: SleepFileReader) -> bool:
     path, kind, mode, _, data = entry
     if kind == "directory":
         with contextlib.suppress(FileExistsError):
@@ -130,7 +130,7 @@ def _restore_one(entry: tuple[str, str, int, int, Any], reader: VaultReader) -> 
     return True
 
 
-def _restore_file(path: str, mode: int, data: Any, reader: VaultReader) -> bool:
+def _restore_file(path: str, mode: int, data: Any, reader: SleepFileReader) -> bool:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(path, flags, mode | 0o600), "r+b", buffering=0) as file:
         if isinstance(data, bytes):

@@ -138,7 +138,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def _mark(value: Any, depth: int) -> Any:
-    """As JSON; what JSON lacks is an object with the one member `$`: its type, and what to make it of."""
+    """As JSON. A type that JSON lacks is an object with the one member `$`: the type, and its contents."""
     kind = type(value)
     if depth == 0:
         raise _refuse(value, f"is nested more than {DEPTH_MAX} deep")

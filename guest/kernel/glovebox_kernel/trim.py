@@ -36,7 +36,7 @@ _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class TrimError(Exception):
-    """Nothing was trimmed; the message says why."""
+    """Nothing was trimmed; the message has the reason."""
 
 
 class Trimmer:
@@ -79,7 +79,7 @@ class Trimmer:
 
 
 def memory_release() -> None:
-    """Freed memory that allocators keep goes back to the system."""
+    """Returns freed memory that allocators keep to the system."""
     pyarrow: Any = sys.modules.get("pyarrow")
     with contextlib.suppress(AttributeError):
         if pyarrow is not None:
@@ -102,7 +102,7 @@ def memory_keep() -> None:
 
 
 def memory_watcher() -> str | None:
-    """Who could look at memory between two runs: a sentence, or None."""
+    """What could access memory between two runs: a sentence, or None."""
     threading: Any = sys.modules.get("threading")
     if threading is not None:
         others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]

@@ -28,7 +28,7 @@ def channel_take() -> None:
 
 
 class UserProcess:
-    """As much of subprocess.Popen as a command needs."""
+    """The part of subprocess.Popen that a command needs."""
 
     def __init__(self, run_id: str, stdin: int) -> None:
         if _channel is None:
@@ -45,7 +45,7 @@ class UserProcess:
             raise OSError(int(number), words)
 
     def _read(self, timeout: float | None) -> str | None:
-        """The next message; None: not in time."""
+        """The next message; None: it did not come in time."""
         if timeout is not None and not select.select([self._channel], [], [], timeout)[0]:
             return None
         return self._channel.recv(MESSAGE_MAX).decode(errors="replace")

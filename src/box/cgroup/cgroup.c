@@ -22,7 +22,7 @@
 
 enum { V2 = CGROUP_V2_TREE };
 
-/* The agent and the box's supervisor live in the box too, but do not count for the user. */
+/* The agent and the box's supervisor are in the groups of the box, too, but do not count for the user. */
 enum { SOCKETS_LEAST = 16 << 20 }; /* enough for any ordinary use of the loopback */
 enum { OWN_PROCESSES = 2, CPU_PERIOD_US = 100000, DEPTH_MAX = 8 };
 
@@ -391,7 +391,7 @@ void cgroup_set_weight(const struct cgroup *cgroup, unsigned weight) {
         (void) snprintf(text, sizeof(text), "%u", value);
         if (dir_fd < 0)
                 return;
-        /* An idle group has no other weight. Linux before 5.15 knows none, nor does it have the file. */
+        /* An idle group has no other weight. Linux before 5.15 has neither idle groups nor the file. */
         bool is_idle = weight == CGROUP_WEIGHT_IDLE && cgroup_file_write(dir_fd, "cpu.idle", "1") == 0;
         if (weight != CGROUP_WEIGHT_IDLE)
                 (void) cgroup_file_write(dir_fd, "cpu.idle", "0");

@@ -66,7 +66,7 @@ static int enable_controllers(const struct cgroup_host *host, int dir_fd, const 
                 if (code == -EBUSY)
                         return err_set(
                                 err, ERR_BUSY,
-                                "cannot hand the %s controller down from %s: processes live in that "
+                                "cannot hand the %s controller down from %s: there are processes in that "
                                 "group, and only leaves may hold any; start glovebox in a group of its own "
                                 "(systemd-run --scope -p Delegate=yes glovebox ...), or first move them: "
                                 "mkdir %s/init; for p in $(cat %s/cgroup.procs); do echo $p > %s/init/cgroup.procs; "

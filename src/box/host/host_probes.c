@@ -286,7 +286,7 @@ static void probe_ksm(const struct host_report *report, struct host_row *row) {
                 host_row_set(row, HOST_YES, "", "off");
         else
                 host_row_set(row, HOST_WEAKER, "echo 2 | sudo tee /sys/kernel/mm/ksm/run",
-                             "on: boxes could learn of each other's memory by its timing");
+                             "on: boxes could find out about each other's memory by its timing");
 }
 
 static void probe_swap(const struct host_report *report, struct host_row *row) {

@@ -100,7 +100,9 @@ static int clone_mapped(int fd, bool writable, const struct mapping *mapping) {
         return clone_with(fd, &attributes);
 }
 
-int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid) {
+/* As tree_clone, but files of owner_uid/owner_gid on disk appear as, and are created by, box_uid/box_gid. For a caller
+ * with CAP_SYS_ADMIN over the file system; -EINVAL or -EPERM where the file system has no id-mapped mounts. */
+static int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid) {
         const struct mapping mapping = {
                 .owner_uid = owner_uid, .owner_gid = owner_gid, .box_uid = box_uid, .box_gid = box_gid
         };

@@ -13,10 +13,6 @@
  * read-only unless writable. */
 int tree_clone(int fd, bool writable);
 
-/* The same, where files of owner_uid/owner_gid on disk appear as, and are created by, box_uid/box_gid. For a caller
- * with CAP_SYS_ADMIN over the file system; -EINVAL or -EPERM where the file system has no id-mapped mounts. */
-int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid);
-
 /* A view in which files of the source's owner are the box's own: id-mapped when the box has an id of its own
  * (`leased`), plain when it shares the maker's. A file system without id-mapped mounts can still be shown for reading
  * what all may read; writable, it is refused with -EINVAL or -EPERM. */

@@ -1,4 +1,4 @@
-/* The sentences that a run ends with when a limit stopped it: the same wherever its box was made. */
+/* Messages for a run that a limit has stopped: the same with and without a daemon. */
 #pragma once
 
 #include <stddef.h>

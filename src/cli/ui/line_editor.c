@@ -191,18 +191,25 @@ static int read_byte(void) {
         return n == 1 ? byte : -1;
 }
 
-static void take_escape(struct edit *edit) {
+/* The letter of a key that sends "ESC [ A" or "ESC [ 3 ~"; X is Delete, 0 any other key with a number. */
+static int read_escape(void) {
         int first = read_byte(), key = first == '[' || first == 'O' ? read_byte() : first;
-        if (key >= '0' && key <= '9') {
-                int digit = key;
-                while (key != '~' && key >= 0)
-                        key = read_byte();
-                key = digit == '1' || digit == '7' ? 'H' : digit == '4' || digit == '8' ? 'F' : digit == '3' ? 'X' : 0;
-        }
-        switch (key) {
+        if (key < '0' || key > '9')
+                return key;
+        int digit = key;
+        while (key != '~' && key >= 0)
+                key = read_byte();
+        static const char letters[] = "0H0XF00HF0"; /* 1 and 7: Home, 4 and 8: End, 3: Delete */
+        return letters[digit - '0'];
+}
+
+static void take_escape(struct edit *edit) {
+        switch (read_escape()) {
         case 'A':
+                recall(edit, true);
+                break;
         case 'B':
-                recall(edit, key == 'A');
+                recall(edit, false);
                 break;
         case 'C':
                 edit->at = after(edit, edit->at);

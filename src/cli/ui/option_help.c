@@ -74,19 +74,28 @@ void help_print_item(FILE *file, const char *term, const char *text) {
         print_item(file, term, text, 2);
 }
 
+/* "the time limit (default 30s; SANDBOX_TIMEOUT or TIMEOUT)" */
+static void write_option_text(const struct option_row *row, char *ret_text, size_t size) {
+        char variables[100] = "", standard[100] = "";
+        if (row->variable)
+                (void) snprintf(variables, sizeof(variables), "%s%s%s", row->variable, row->alias ? " or " : "",
+                                row->alias ? row->alias : "");
+        if (row->standard)
+                (void) snprintf(standard, sizeof(standard), "default %s", row->standard);
+        const char *between = *standard && *variables ? "; " : "";
+        if (*standard || *variables)
+                (void) snprintf(ret_text, size, "%s (%s%s%s)", row->help, standard, between, variables);
+        else
+                (void) snprintf(ret_text, size, "%s", row->help);
+}
+
 void help_print_option(FILE *file, const struct option_row *row, unsigned indent) {
-        char term[100], text[600], variables[100] = "";
+        char term[100], text[600];
         int used = row->letter ? snprintf(term, sizeof(term), "-%c, --%s", row->letter, row->name)
                                : snprintf(term, sizeof(term), "--%s", row->name);
         if (row->argument && used > 0 && (size_t) used < sizeof(term))
                 (void) snprintf(term + used, sizeof(term) - (size_t) used, " %s", row->argument);
-        if (row->variable)
-                (void) snprintf(variables, sizeof(variables), "%s%s%s", row->variable, row->alias ? " or " : "",
-                                row->alias ? row->alias : "");
-        (void) snprintf(text, sizeof(text), "%s%s%s%s%s%s%s", row->help, row->standard || row->variable ? " (" : "",
-                        row->standard ? "default " : "", row->standard ? row->standard : "",
-                        row->standard && row->variable ? "; " : "", variables,
-                        row->standard || row->variable ? ")" : "");
+        write_option_text(row, text, sizeof(text));
         print_item(file, term, text, indent);
 }
 

@@ -3,7 +3,7 @@
 
 struct suggestion {
         const char *word;    /* what was typed; set by the caller, the rest starts as zero */
-        const char *nearest; /* borrowed from whom suggestion_consider got it */
+        const char *nearest; /* borrowed from the caller of suggestion_consider */
         unsigned distance;
 };
 

@@ -14,11 +14,11 @@ bool terminal_has_colour(int fd);
 /* The escape sequence that begins a style, TERMINAL_PLAIN to end it; "" where there is no colour. */
 const char *terminal_style(int fd, enum terminal_style style);
 
-/* Columns of the terminal, or `otherwise` when fd is none (or does not know). */
+/* Columns of the terminal, or `otherwise` if fd is no terminal or does not report them. */
 unsigned terminal_width(int fd, unsigned otherwise);
 
-/* Prints "glovebox: <message>" as one line on standard error, control characters made harmless (the message may quote
- * what a stranger wrote), and returns the exit status that belongs to the error. */
+/* Prints "glovebox: <message>" as one line on standard error and returns the exit status of the error. Control
+ * characters are replaced, because the message may quote untrusted text. */
 int terminal_fail(const struct err *err);
 
 /* Replaces control characters (C0, DEL, and C1 in UTF-8) by '?', in place. */

@@ -1,4 +1,4 @@
-"""The stock: sealed boxes that wait without a kernel, each for one run."""
+"""The box pool: sealed boxes that wait without a kernel, each for one run."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ def boxes(daemon: Daemon) -> set[str]:
 
 
 def fill(daemon: Daemon, client: Client) -> set[str]:
-    """Ask twice for the same, which is when the stock begins to be kept; the boxes in it."""
+    """Requests the same twice, which starts the pool. Returns the boxes in it."""
     for _ in range(2):
         assert client.execute("6 * 7")["result"] == {"text/plain": "42"}
     return full(daemon, client)
 
 
 def full(daemon: Daemon, client: Client) -> set[str]:
-    """As many boxes as are said to be in stock: then there are no others."""
+    """Waits until the pool holds two boxes and the daemon has no others."""
 
     def look() -> set[str] | None:
         found = boxes(daemon)
-        return found if len(found) == 2 == stock(client) and boxes(daemon) == found else None
+        return found if len(found) == 2 == pooled_boxes(client) and boxes(daemon) == found else None
 
-    return set(wait_for("a full stock and nothing else", look))
+    return set(wait_for("a full box pool and nothing else", look))
 
 
-def stock(client: Client) -> int:
+def pooled_boxes(client: Client) -> int:
     return int((client.request("status")["nursery"] or {}).get("stock", 0))
 
 
 def begin(daemon: Daemon, **options: object) -> Client:
-    """A run that is on until its caller leaves."""
+    """Starts a run that lasts until its caller disconnects."""
     caller = daemon.client()
     number = caller.begin("execute", ephemeral=True, stream=True, cancel_on_disconnect=True, code=WAIT, **options)
     kind, payload = next(caller.output(number))
@@ -62,7 +62,7 @@ def test_a_run_takes_a_box_that_waited_and_it_is_never_used_again(start_daemon: 
         waiting = fill(daemon, client)
         assert not waiting & seen, "a box was used twice"
         caller = begin(daemon)
-        wait_for("another box in its place", lambda: len(boxes(daemon)) == 3 and stock(client) == 2)
+        wait_for("another box in its place", lambda: len(boxes(daemon)) == 3 and pooled_boxes(client) == 2)
         assert waiting <= boxes(daemon), "none of those that waited was taken: one was made"
         caller.close()
         used = waiting - full(daemon, client)

@@ -30,7 +30,7 @@ _MAGIC = b"GLOVEBOX-SLEEP 2\n"
 _IO_BYTES = 4 << 20
 
 
-class VaultError(Exception):
+class SleepFileError(Exception):
     """The file cannot be used; the message says why. `names`: the variables that are lost with it, if known."""
 
     def __init__(self, message: str, names: list[list[str]] | None = None) -> None:
@@ -55,7 +55,7 @@ class _CheckedStream(io.RawIOBase):
         return done
 
 
-class VaultWriter:
+class SleepFileWriter:
     """Give the pickler `stream`, give it buffers with `reserve`, then `finish`, then `publish`."""
 
     def __init__(self, path: str) -> None:
@@ -119,7 +119,7 @@ class VaultWriter:
             os.close(self.fd)
 
 
-class VaultReader:
+class SleepFileReader:
     """`is_trial`: buffers are mapped, not read, so that a trial load takes no memory.
 
     Opening it checks header, table and stream. A buffer is checked when it is read: one that is not what it was is
@@ -139,7 +139,7 @@ class VaultReader:
         elif self.version == 2:
             self._read_header_2(header, size)
         else:
-            raise VaultError("it is not the file of a sleeping kernel, or its first bytes are damaged")
+            raise SleepFileError("it is not the file of a sleeping kernel, or its first bytes are damaged")
         self._map = memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_COPY)) if is_trial else None
         os.lseek(fd, HEADER_BYTES, os.SEEK_SET)
         self.stream = io.BufferedReader(io.FileIO(fd, "r", closefd=False), 1 << 20)
@@ -148,21 +148,21 @@ class VaultReader:
         fields: dict[str, Any] = json.loads(header[len(_MAGIC) :].partition(b"\n")[0])
         _check_python(fields["python"])
         if size != fields["bytes"]:
-            raise VaultError(f"it has {size} bytes and should have {fields['bytes']}")
+            raise SleepFileError(f"it has {size} bytes and should have {fields['bytes']}")
         self._area: int = fields["area"]
 
     def _read_header_2(self, header: bytes, size: int) -> None:
         end = header.find(b"\n", len(_MAGIC)) + 1
         if end == 0 or header[end:].rstrip(b"\0") != b"%08x\n" % zlib.crc32(header[:end]):
-            raise VaultError("its header is damaged (the checksum is another)")
+            raise SleepFileError("its header is damaged (the checksum is another)")
         fields: dict[str, Any] = json.loads(header[len(_MAGIC) : end])
         _check_python(fields["python"])
         table_at, table_bytes, table_crc = fields["table"]
         if size != table_at + table_bytes:
-            raise VaultError(f"it has {size} bytes and should have {table_at + table_bytes}")
+            raise SleepFileError(f"it has {size} bytes and should have {table_at + table_bytes}")
         table = _read_all(self.fd, table_bytes, table_at)
         if zlib.crc32(table) != table_crc:
-            raise VaultError("its table is damaged (the checksum is another)")
+            raise SleepFileError("its table is damaged (the checksum is another)")
         content = json.loads(table)
         self._area = fields["area"]
         stream_bytes, stream_crc = fields["stream"]
@@ -170,7 +170,7 @@ class VaultReader:
         for start in range(0, stream_bytes, _IO_BYTES):
             crc = zlib.crc32(_read_all(self.fd, min(_IO_BYTES, stream_bytes - start), HEADER_BYTES + start), crc)
         if crc != stream_crc:
-            raise VaultError("the part with the variables is damaged (the checksum is another)", content["names"])
+            raise SleepFileError("the part with the variables is damaged (the checksum is another)", content["names"])
         end = HEADER_BYTES + stream_bytes
         for offset, length, crc in content["buffers"]:
             self._crcs[offset] = (length, crc)
@@ -196,7 +196,7 @@ class VaultReader:
             piece = view[done : done + _IO_BYTES]
             got = os.preadv(self.fd, [piece], self._area + offset + done)
             if got == 0:
-                raise VaultError("it ends too early")
+                raise SleepFileError("it ends too early")
             crc = zlib.crc32(piece[:got], crc)
             done += got
         if self.version == 1 or self._crcs.get(offset) == (view.nbytes, crc):
@@ -209,7 +209,7 @@ class VaultReader:
 
 def _check_python(tag: str) -> None:
     if tag != sys.implementation.cache_tag:
-        raise VaultError(f"it was written by {tag}, and this is {sys.implementation.cache_tag}")
+        raise SleepFileError(f"it was written by {tag}, and this is {sys.implementation.cache_tag}")
 
 
 def _write_all(fd: int, data: bytes | memoryview, at: int) -> None:
@@ -224,7 +224,7 @@ def _read_all(fd: int, size: int, at: int) -> bytes:
     while size > 0:
         part = os.pread(fd, size, at)
         if not part:
-            raise VaultError("it ends too early")
+            raise SleepFileError("it ends too early")
         parts.append(part)
         size -= len(part)
         at += len(part)
@@ -236,4 +236,4 @@ def _align(size: int) -> int:
 
 
 # Functions that rebuild an object are called by the unpickler and cannot be given the reader: it stands here.
-current: VaultReader | None = None
+current: SleepFileReader | None = None
