@@ -15,7 +15,7 @@
 
 enum {
         UNSAVED_PIECE = 64 << 10,
-        GAP_MODE = 01600, /* of the file, if there is a gap behind its bytes: on a full disk, nothing else can be written */
+        GAP_MODE = 01600, /* of the file, if bytes are missing behind its own: needs no room on a full disk */
 };
 
 bool journal_has_gap(const struct journal *journal) {

@@ -30,7 +30,7 @@ enum {
         PIECE_MAX = FRAME_AT_ONCE - HEADER_SIZE - PIECE_HEAD,
         REPEATED_MAX = 10000,
         MEMORY_PATIENCE_MS = 60000, /* milliseconds to wait for memory */
-        STEP_GRACE_MS = 5000,       /* for the reaction to an interrupt */
+        STEP_GRACE_MS = 5000, /* for the reaction to an interrupt */
 };
 
 /* ---- output ---- */
@@ -367,8 +367,7 @@ static void kernel_find_step(struct kernel *kernel, uint64_t timeout_ms) {
         kernel->step_began_ms = loop_now_ms();
         kernel->step_timeout_ms = timeout_ms;
         if (!journal_open_run(kernel->journal))
-                kernel->step_timer =
-                        loop_timer(kernel->loop, kernel->step_began_ms + timeout_ms, on_step_late, kernel);
+                kernel->step_timer = loop_timer(kernel->loop, kernel->step_began_ms + timeout_ms, on_step_late, kernel);
 }
 
 /* ---- frames in, one by one ---- */
