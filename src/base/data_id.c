@@ -47,7 +47,7 @@ static bool is_old(const char *text, const char *place, char ret_id[static DATA_
 /* *ret_is_whole: it need not be written again. */
 static bool read_id(int dir_fd, const char *place, char ret_id[static DATA_ID_SIZE + 1], bool *ret_is_whole) {
         char text[TEXT_SIZE] = "", whole[TEXT_SIZE];
-        _cleanup_fd_ int fd = openat(dir_fd, "id", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        _cleanup_fd_ int fd = openat(dir_fd, "id", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
         *ret_is_whole = false;
         if (n <= 0)

@@ -45,9 +45,13 @@ int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struc
                 journal_free(journal);
                 return -1;
         }
-        *ret_torn = torn;
+        *ret_torn = journal->is_torn = torn;
         *ret_journal = journal;
         return 0;
+}
+
+bool journal_is_torn(const struct journal *journal) {
+        return journal->is_torn;
 }
 
 void journal_free(struct journal *journal) {
@@ -120,8 +124,11 @@ static int write_request(struct journal *journal, struct journal_request *reques
         journal_put_u64(fixed + 31, journal->end[JOURNAL_OUT]);
         journal_put_u64(fixed + 39, journal->end[JOURNAL_ERR]);
         memcpy(fixed + JOURNAL_REQUEST_FIXED, request->id, id_size);
-        return journal_append(journal, JOURNAL_KIND_REQUEST, fixed, JOURNAL_REQUEST_FIXED + id_size, request->payload,
-                              request->payload ? request->size : 0, ret_next_at);
+        int code = journal_append(journal, JOURNAL_KIND_REQUEST, fixed, JOURNAL_REQUEST_FIXED + id_size,
+                                  request->payload, request->payload ? request->size : 0, ret_next_at);
+        if (code == 0 && request->carried == 0 && journal->unsaved_size == 0)
+                journal_set_gap(journal, false); /* its answers begin with a frame */
+        return code;
 }
 
 static int check_request(struct journal *journal, const struct journal_request *request, struct err *err) {

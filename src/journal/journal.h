@@ -99,9 +99,19 @@ int journal_receive(struct journal *journal, int pipe_fd, size_t max, size_t *re
                     struct err *err);
 
 /* Reads received bytes that were not read before: *ret_size 0 at the end. journal_unread starts again at the answers
- * to the last request, for a daemon that has just opened the journal. */
+ * to the last request, for a daemon that has just opened the journal; journal_skip_received goes to the end. */
 int journal_read_received(struct journal *journal, void *bytes, size_t size, size_t *ret_size, struct err *err);
 void journal_unread(struct journal *journal);
+void journal_skip_received(struct journal *journal);
+
+/* Bytes are missing behind those in the inbox, or there may be answers to requests that no record names: where the next
+ * frame begins is unknown to a daemon that opens the journal. The mark outlives this daemon, and needs no room. It is
+ * taken away with the inbox, and when a request is recorded that no bytes were carried into. */
+bool journal_has_gap(const struct journal *journal);
+void journal_set_gap(struct journal *journal, bool has_gap);
+
+/* Records were damaged or incomplete when it was opened. */
+bool journal_is_torn(const struct journal *journal);
 
 /* Empties the inbox for a new kernel. */
 int journal_clear_inbox(struct journal *journal, struct err *err);

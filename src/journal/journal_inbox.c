@@ -13,7 +13,21 @@
 #include "journal/journal_state.h"
 #include "store/reaper.h"
 
-enum { UNSAVED_PIECE = 64 << 10 };
+enum {
+        UNSAVED_PIECE = 64 << 10,
+        GAP_MODE = 01600, /* of the file, if bytes are missing behind its own: needs no room on a full disk */
+};
+
+bool journal_has_gap(const struct journal *journal) {
+        return journal->has_gap;
+}
+
+void journal_set_gap(struct journal *journal, bool has_gap) {
+        if (journal->inbox_fd < 0 || journal->has_gap == has_gap)
+                return;
+        if (fchmod(journal->inbox_fd, has_gap ? GAP_MODE : 0600) == 0)
+                journal->has_gap = has_gap;
+}
 
 int journal_inbox_open(struct journal *journal) {
         journal->inbox_fd = journal_file_open(journal->dir_fd, "inbox", 0);
@@ -23,6 +37,7 @@ int journal_inbox_open(struct journal *journal) {
         if (fstat(journal->inbox_fd, &status) < 0)
                 return -errno;
         journal->inbox_end = (uint64_t) status.st_size;
+        journal->has_gap = (status.st_mode & 07777) == GAP_MODE;
         if (journal->inbox_mark <= journal->inbox_end) {
                 journal->inbox_read = journal->inbox_mark;
                 return 0;
@@ -54,6 +69,7 @@ static int replace_file(struct journal *journal) {
                 return -errno;
         reaper_close(&journal->inbox_fd, 1);
         journal->inbox_fd = take_fd(&fd);
+        journal->has_gap = false;
         return 0;
 }
 
@@ -64,6 +80,7 @@ int journal_inbox_empty(struct journal *journal) {
                 replaced = 0; /* no room for another file */
         if (replaced < 0)
                 return replaced;
+        journal_set_gap(journal, false);
         journal->inbox_mark = 0;
         journal->inbox_allocated = 0;
         journal->inbox_read = journal->inbox_end = 0;
@@ -90,6 +107,7 @@ int journal_clear_inbox(struct journal *journal, struct err *err) {
 
 /* On a full disk answers stay in memory: a daemon that is killed then loses them, and a run does not. */
 static ssize_t receive_unsaved(struct journal *journal, int pipe_fd, size_t max) {
+        journal_set_gap(journal, true); /* before a byte has left the pipe */
         size_t room = max < UNSAVED_PIECE ? max : UNSAVED_PIECE;
         char *grown = realloc(journal->unsaved, journal->unsaved_size + room);
         if (!grown)
@@ -161,4 +179,9 @@ int journal_read_received(struct journal *journal, void *bytes, size_t size, siz
 
 void journal_unread(struct journal *journal) {
         journal->inbox_read = journal->inbox_mark;
+}
+
+void journal_skip_received(struct journal *journal) {
+        journal->inbox_read = journal->inbox_end;
+        journal->unsaved_read = journal->unsaved_size;
 }

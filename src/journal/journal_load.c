@@ -33,8 +33,13 @@ static int make_events(struct journal *journal) {
 }
 
 static int open_events(struct journal *journal, bool *ret_torn) {
-        if (faccessat(journal->dir_fd, "events", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-                return errno == ENOENT ? make_events(journal) : -errno;
+        if (faccessat(journal->dir_fd, "events", F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
+                if (errno != ENOENT)
+                        return -errno;
+                /* It is made before the inbox. */
+                *ret_torn = faccessat(journal->dir_fd, "inbox", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+                return make_events(journal);
+        }
         int fd = journal_file_open(journal->dir_fd, "events", 0);
         if (fd < 0)
                 return fd;

@@ -54,6 +54,8 @@ struct journal {
         int inbox_fd;              /* or -1 */
         uint32_t inbox_mark;       /* where the answers to the last request begin: always where a frame does */
         uint64_t inbox_read, inbox_end;
+        bool has_gap;  /* journal_has_gap */
+        bool is_torn;  /* records were damaged when it was opened */
         char *unsaved; /* bytes that belong behind those in the inbox, which there was no room for */
         size_t unsaved_size, unsaved_read;
         int64_t recorded_ms;         /* monotonic: the last stream event of a run that has very many */

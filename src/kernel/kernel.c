@@ -82,6 +82,7 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
 static void kernel_close_parts(struct kernel *kernel) {
         loop_timer_drop(&kernel->start_timer);
         loop_timer_drop(&kernel->caller_timer);
+        loop_timer_drop(&kernel->step_timer);
         loop_timer_drop(&kernel->pause_timer);
         loop_timer_drop(&kernel->late_timer);
         loop_timer_drop(&kernel->rotate_timer);

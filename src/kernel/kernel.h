@@ -80,7 +80,7 @@ struct kernel_listener {
         void (*failed)(struct kernel *kernel, const struct err *err); /* it could not be made; then it is dead */
         void (*output)(struct kernel *kernel);                        /* the journal has a new event */
         /* One whole frame of types RESULT, DISPLAY or ANSWER; or REPEATED: the open request was answered before, and
-         * the answer is lost. */
+         * the answer is lost; or PONG: it is free now, and had been busy with something unknown. */
         void (*frame)(struct kernel *kernel, enum kernel_frame type, const struct kernel_reply *reply);
         void (*ended)(struct kernel *kernel); /* the process has exited; the fields below have the reason */
 };
@@ -116,6 +116,11 @@ struct kernel {
         size_t scanned; /* bytes of it */
         char *outbound; /* frames that did not fit into the pipe yet; each of them is written at once */
         size_t outbound_at, outbound_size;
+
+        bool is_out_of_step; /* frames are skipped up to the PONG with */
+        char pong[33]; /* this */
+        struct loop_timer *step_timer; /* if it comes that late, the kernel is interrupted, and then ended */
+        uint64_t step_began_ms, step_timeout_ms;
 
         struct loop_timer *start_timer; /* until it is ready */
         struct loop_timer *caller_timer; /* its program has ended, and its caller is about to leave */
@@ -158,9 +163,13 @@ int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err
 
 /* The same for a kernel that outlived its daemon: `fds` are taken over; it is idle or busy as its journal says. When
  * the owner knows what is open, kernel_resume hands on what was answered so far, and sends the open request again: the
- * kernel ignores one that it has. It may be dead or free afterwards. */
+ * kernel ignores one that it has. It may be dead or free afterwards.
+ *
+ * If its journal was damaged or has a gap, it may be busy with a run that nobody knows, and where the next frame begins
+ * is unknown. Then it is sent a PING, and everything before its PONG is skipped: at worst a result is lost, and no
+ * variable. It gets timeout_ms for that. */
 int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], struct err *err);
-void kernel_resume(struct kernel *kernel);
+void kernel_resume(struct kernel *kernel, uint64_t timeout_ms);
 
 /* Records a request and sends it. The kernel must be idle; it is busy until a RESULT or ANSWER comes. The id is in the
  * payload, too. */
@@ -195,7 +204,7 @@ static inline bool kernel_was_ready(const struct kernel *kernel) {
 
 /* True if a request can be sent to it now. */
 static inline bool kernel_is_free(const struct kernel *kernel) {
-        return kernel->state == KERNEL_IDLE && kernel->talk == KERNEL_TALKS;
+        return kernel->state == KERNEL_IDLE && kernel->talk == KERNEL_TALKS && !kernel->is_out_of_step;
 }
 
 /* Marks the start of a run: usage from now on is its own. It reads nothing, because the last measurement is still

@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -28,6 +30,7 @@ enum {
         PIECE_MAX = FRAME_AT_ONCE - HEADER_SIZE - PIECE_HEAD,
         REPEATED_MAX = 10000,
         MEMORY_PATIENCE_MS = 60000, /* for memory that the daemon does not have */
+        STEP_GRACE_MS = 5000,       /* for the reaction to an interrupt */
 };
 
 /* ---- output ---- */
@@ -282,6 +285,93 @@ static bool take_repeated(struct kernel *kernel, const char *id, size_t size) {
         return true;
 }
 
+/* ---- after damage ---- */
+
+enum { PONG_SIZE = HEADER_SIZE + sizeof(((struct kernel *) NULL)->pong) - 1 };
+
+static void on_in_step(struct kernel *kernel) {
+        const struct journal_request *open = journal_open_request(kernel->journal);
+        kernel->is_out_of_step = false;
+        loop_timer_drop(&kernel->step_timer);
+        if (open)
+                (void) take_repeated(kernel, open->id, strlen(open->id));
+        else
+                kernel->listener->frame(kernel, KERNEL_PONG, NULL);
+        /* The next daemon begins at a frame: behind the mark of the request that is open by now, or at nothing. */
+        if (!kernel_is_dead(kernel) && !journal_open_request(kernel->journal) &&
+            kernel->inbound_at == kernel->inbound_size)
+                (void) journal_clear_inbox(kernel->journal, NULL);
+}
+
+/* True when the PONG is there: what follows it are frames. */
+static bool skip_to_pong(struct kernel *kernel) {
+        char pong[PONG_SIZE];
+        put_header(pong, KERNEL_PONG, PONG_SIZE - HEADER_SIZE);
+        memcpy(pong + HEADER_SIZE, kernel->pong, PONG_SIZE - HEADER_SIZE);
+        const char *found = memmem(kernel->inbound, kernel->inbound_size, pong, PONG_SIZE);
+        if (found) {
+                kernel->inbound_at = (size_t) (found - kernel->inbound) + PONG_SIZE;
+                on_in_step(kernel);
+                return true;
+        }
+        size_t kept = kernel->inbound_size < PONG_SIZE - 1 ? kernel->inbound_size : PONG_SIZE - 1;
+        memmove(kernel->inbound, kernel->inbound + kernel->inbound_size - kept, kept);
+        kernel->inbound_size = kept;
+        return false;
+}
+
+/* It is busy with something that has no time limit any more. A run that the journal knows has one of its own. */
+static void on_step_late(void *context) {
+        struct kernel *kernel = context;
+        uint64_t waited_ms = loop_now_ms() - kernel->step_began_ms;
+        kernel->step_timer = NULL;
+        if (waited_ms > kernel->step_timeout_ms + STEP_GRACE_MS) {
+                kernel_give_up(kernel, "its journal was damaged, and it did not end what it was doing");
+                return;
+        }
+        kernel_signal(kernel, SIGINT);
+        kernel->step_timer = loop_timer(kernel->loop, loop_now_ms() + STEP_GRACE_MS / 10, on_step_late, kernel);
+}
+
+static bool put_again(struct kernel *kernel);
+
+/* The request goes first: a daemon that died before it sent it has recorded it. Not if records are damaged: the kernel
+ * knows only its last request again, and this may be an earlier one, which must not run twice. */
+static void kernel_find_step(struct kernel *kernel, uint64_t timeout_ms) {
+        uint8_t random[16];
+        char frame[PONG_SIZE];
+        daemon_log("kernel %s: what it answered to the last daemon is incomplete; its variables are kept", kernel->id);
+        journal_set_gap(kernel->journal, true);
+        journal_skip_received(kernel->journal);
+        kernel->inbound_at = kernel->inbound_size = kernel->scanned = 0;
+        kernel->is_out_of_step = true;
+        if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
+                kernel_give_up(kernel, "out of randomness");
+                return;
+        }
+        for (size_t i = 0; i < sizeof(random); i++)
+                (void) snprintf(kernel->pong + 2 * i, 3, "%02x", random[i]);
+        put_header(frame, KERNEL_PING, PONG_SIZE - HEADER_SIZE);
+        memcpy(frame + HEADER_SIZE, kernel->pong, PONG_SIZE - HEADER_SIZE);
+        if (journal_is_torn(kernel->journal) || !put_again(kernel))
+                drop_outbound(kernel);
+        char *grown = realloc(kernel->outbound, kernel->outbound_size + PONG_SIZE);
+        if (!grown) {
+                kernel_give_up(kernel, ERR_DAEMON_MEMORY);
+                return;
+        }
+        memcpy(grown + kernel->outbound_size, frame, PONG_SIZE);
+        kernel->outbound = grown;
+        kernel->outbound_size += PONG_SIZE;
+        kernel_channel_flush(kernel);
+        kernel->step_began_ms = loop_now_ms();
+        kernel->step_timeout_ms = timeout_ms;
+        if (!journal_open_run(kernel->journal))
+                kernel->step_timer = loop_timer(kernel->loop, kernel->step_began_ms + timeout_ms, on_step_late, kernel);
+}
+
+/* ---- frames in, one by one ---- */
+
 static bool is_json(enum kernel_frame type) {
         return type == KERNEL_RESULT || type == KERNEL_ANSWER || type == KERNEL_DISPLAY;
 }
@@ -339,6 +429,8 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
 /* Takes whole frames from the front of the buffer. */
 static bool handle_frames(struct kernel *kernel) {
         bool good = true;
+        if (kernel->is_out_of_step && !skip_to_pong(kernel))
+                return true;
         while (good && kernel->talk != KERNEL_DEAF && kernel->inbound_size - kernel->inbound_at >= HEADER_SIZE) {
                 const char *head = kernel->inbound + kernel->inbound_at, *payload = head + HEADER_SIZE;
                 enum kernel_frame type = (unsigned char) head[4];
@@ -466,30 +558,34 @@ static bool replay_received_frames(struct kernel *kernel) {
         return (good && !kernel->host_trouble) || kernel->talk == KERNEL_DEAF;
 }
 
-static void send_again(struct kernel *kernel) {
+/* Puts the open request at the front of what is to be sent, if it is known. */
+static bool put_again(struct kernel *kernel) {
         const struct journal_request *open = journal_open_request(kernel->journal);
         _cleanup_free_ char *payload = NULL;
         size_t size = 0;
-        if (!open)
-                return;
-        if (journal_read_request(kernel->journal, &payload, &size, NULL) < 0) { /* it is unknown what it was */
-                (void) take_repeated(kernel, open->id, strlen(open->id));
-                return;
-        }
-        if (put_frame(kernel, open->type, payload, size) == 0)
-                kernel_channel_flush(kernel);
+        return open && journal_read_request(kernel->journal, &payload, &size, NULL) == 0 &&
+               put_frame(kernel, open->type, payload, size) == 0;
 }
 
-void kernel_resume(struct kernel *kernel) {
+static void send_again(struct kernel *kernel) {
+        const struct journal_request *open = journal_open_request(kernel->journal);
+        if (put_again(kernel))
+                kernel_channel_flush(kernel);
+        else if (open) /* it is unknown what it was */
+                (void) take_repeated(kernel, open->id, strlen(open->id));
+}
+
+void kernel_resume(struct kernel *kernel, uint64_t timeout_ms) {
         if (kernel->state == KERNEL_BUSY)
                 kernel_watch_output(kernel);
-        if (!replay_received_frames(kernel)) {
-                if (kernel->host_trouble)
-                        kernel_give_up(kernel, kernel->host_trouble);
-                else
-                        kernel_break_off(kernel);
+        bool is_in_step = !journal_has_gap(kernel->journal) && replay_received_frames(kernel) &&
+                          !journal_is_torn(kernel->journal);
+        if (kernel->host_trouble)
+                kernel_give_up(kernel, kernel->host_trouble);
+        else if (kernel->talk != KERNEL_TALKS || kernel_is_dead(kernel))
                 return;
-        }
-        if (kernel->state == KERNEL_BUSY && kernel->talk == KERNEL_TALKS)
+        else if (!is_in_step)
+                kernel_find_step(kernel, timeout_ms);
+        else if (kernel->state == KERNEL_BUSY)
                 send_again(kernel);
 }

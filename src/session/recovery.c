@@ -55,12 +55,16 @@ static enum journal_holds find_variables(struct session *session, const struct j
                 return has_file ? JOURNAL_HOLDS_FILE : JOURNAL_HOLDS_LOST;
         case JOURNAL_HOLDS_KERNEL:
         case JOURNAL_HOLDS_TRIMMED:
-                /* A file with its final name is complete, and nothing has run since it was requested. */
-                return was_falling_asleep && has_file ? JOURNAL_HOLDS_FILE : JOURNAL_HOLDS_LOST;
+                /* A file with its final name is complete, and nothing has run since it was requested. The record of that
+                 * may be damaged; then a kernel that lives has an old file removed. */
+                return (was_falling_asleep || journal_is_torn(journal)) && has_file ? JOURNAL_HOLDS_FILE
+                                                                                    : JOURNAL_HOLDS_LOST;
         case JOURNAL_HOLDS_UNKNOWN:
-                return has_file                                        ? JOURNAL_HOLDS_FILE
-                       : journal_list(journal, &newest, 1) > 0 || open ? JOURNAL_HOLDS_LOST
-                                                                       : JOURNAL_HOLDS_NOTHING;
+                if (has_file)
+                        return JOURNAL_HOLDS_FILE;
+                return journal_list(journal, &newest, 1) > 0 || open || journal_is_torn(journal)
+                               ? JOURNAL_HOLDS_LOST
+                               : JOURNAL_HOLDS_NOTHING;
         case JOURNAL_HOLDS_LOST:
         case JOURNAL_HOLDS_STATES:
                 break;
@@ -103,7 +107,7 @@ bool recovery_kernel_counts(struct session *session) {
         if (journal_holds(journal) == JOURNAL_HOLDS_UNKNOWN)
                 (void) recovery_hold(session, journal, JOURNAL_HOLDS_KERNEL);
         bool counts = journal_holds(journal) == JOURNAL_HOLDS_KERNEL || journal_holds(journal) == JOURNAL_HOLDS_TRIMMED;
-        if (journal_holds(journal) != JOURNAL_HOLDS_FILE)
+        if (journal_holds(journal) != JOURNAL_HOLDS_FILE && !journal_is_torn(journal))
                 sleep_file_remove(session);
         return counts;
 }

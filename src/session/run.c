@@ -228,15 +228,15 @@ static int put_run_output(struct json_writer *text, const struct journal *journa
 
 /* A run must end in the journal, or no other could begin. A result that cannot be stored is stored without its large
  * parts; if even that fails, it stays in memory until there is space. */
-static void write_down(struct journal *journal, const struct json_writer *text, size_t small,
-                       enum journal_holds holds) {
+static void write_down(struct journal *journal, const struct run_result *result, const struct json_writer *text,
+                       size_t small, enum journal_holds holds) {
         if (!text->failed && journal_end(journal, text->bytes, text->size, holds, NULL) == 0)
                 return;
         _cleanup_json_writer_ struct json_writer less = { 0 };
         struct err err;
         (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         json_writer_put(&less, text->bytes, small);
-        json_writer_put_literal(&less, "}");
+        run_result_put_cut(result, &less);
         if (small == 0 || less.failed || journal_end(journal, less.bytes, less.size, holds, &err) < 0) {
                 daemon_log("a run's result cannot be written down: %s", err.message);
                 if (small > 0 && !less.failed)
@@ -369,7 +369,7 @@ static void run_conclude_result(struct run *run, struct run_result *result, uint
         run_displays_release(&run->displays);
         put_cuts(&text, record.cut);
         if (is_open)
-                write_down(journal, &text, small, holds);
+                write_down(journal, result, &text, small, holds);
         for (struct caller *caller; (caller = next_caller(run));)
                 send_end(run, journal, caller, &record, &text, common);
         run_result_release(result);

@@ -187,6 +187,34 @@ static void put_or_null(struct json_writer *text, const char *bytes, size_t size
                 json_writer_put_literal(text, "null");
 }
 
+static void put_usage(const struct run_result *result, struct json_writer *text) {
+        json_writer_put_literal(text, ",\"usage\":{\"cpu_ms\":");
+        json_writer_put_number(text, (int64_t) (result->usage.cpu_us / 1000));
+        json_writer_put_literal(text, ",\"memory_peak_bytes\":");
+        json_writer_put_number(text, (int64_t) result->usage.memory_peak_bytes);
+        json_writer_put_literal(text, "}");
+}
+
+void run_result_put_cut(const struct run_result *result, struct json_writer *text) {
+        static const char why[] = "the disk was full when the run ended: what it returned and displayed, its error and "
+                                  "the list of its artifacts could not be kept; its files are there";
+        bool is_good = strcmp(result->status, "ok") == 0;
+        json_writer_put_literal(text, ",\"warning\":");
+        put_text(text, why);
+        put_usage(result, text);
+        json_writer_put_literal(text, ",\"error\":");
+        if (is_good)
+                json_writer_put_literal(text, "null");
+        else {
+                json_writer_put_literal(text, "{\"name\":\"result_lost\",\"value\":");
+                put_text(text, why);
+                json_writer_put_literal(text, ",\"message\":");
+                put_text(text, why);
+                json_writer_put_literal(text, "}");
+        }
+        json_writer_put_literal(text, ",\"result\":null,\"displays\":[],\"artifacts\":[]}");
+}
+
 void run_result_write(const struct run_result *result, struct json_writer *text, size_t *ret_small) {
         json_writer_put_literal(text, "{\"run_id\":");
         put_text(text, result->run_id);
@@ -200,13 +228,13 @@ void run_result_write(const struct run_result *result, struct json_writer *text,
         json_writer_put_bool(text, result->oom_killed);
         json_writer_put_literal(text, ",\"duration_ms\":");
         json_writer_put_number(text, (int64_t) result->duration_ms);
-        *ret_small = text->size;
         if (result->execution_count > 0) {
                 json_writer_put_literal(text, ",\"execution_count\":");
                 json_writer_put_number(text, result->execution_count);
         }
         if (result->variables_lost)
                 json_writer_put_literal(text, ",\"variables_lost\":true");
+        *ret_small = text->size;
         if (result->wake_report) {
                 json_writer_put_literal(text, ",\"wake\":");
                 json_writer_put_value(text, result->wake_report);
@@ -215,11 +243,8 @@ void run_result_write(const struct run_result *result, struct json_writer *text,
                 json_writer_put_literal(text, ",\"warning\":");
                 put_text(text, result->warning);
         }
-        json_writer_put_literal(text, ",\"usage\":{\"cpu_ms\":");
-        json_writer_put_number(text, (int64_t) (result->usage.cpu_us / 1000));
-        json_writer_put_literal(text, ",\"memory_peak_bytes\":");
-        json_writer_put_number(text, (int64_t) result->usage.memory_peak_bytes);
-        json_writer_put_literal(text, "},\"error\":");
+        put_usage(result, text);
+        json_writer_put_literal(text, ",\"error\":");
         if (result->own_error.size > 0)
                 json_writer_put(text, result->own_error.bytes, result->own_error.size);
         else

@@ -46,3 +46,6 @@ void run_result_release(struct run_result *result);
 /* Writes the object, but not its closing brace. *ret_small is where it could be closed instead, without the parts that
  * may be large. */
 void run_result_write(const struct run_result *result, struct json_writer *text, size_t *ret_small);
+
+/* Closes it there: says that the parts are missing. */
+void run_result_put_cut(const struct run_result *result, struct json_writer *text);

@@ -72,7 +72,10 @@ static void on_run_frame(struct session *session, enum kernel_frame type, const 
 static void on_frame(struct kernel *kernel, enum kernel_frame type, const struct kernel_reply *reply) {
         struct session *session = kernel->owner;
         bool is_running = session->runs && session->runs->started;
-        if (type == KERNEL_REPEATED) {
+        if (type == KERNEL_PONG) {
+                sleep_file_remove(session); /* an old one: it lives */
+                session_advance(session);
+        } else if (type == KERNEL_REPEATED) {
                 if (session->asked == SESSION_ASKED_NOTHING && is_running)
                         session_finish_run_without_result(session);
                 else

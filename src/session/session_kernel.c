@@ -186,7 +186,7 @@ static void resume_adopted(struct session *session) {
                 session_adopt_run(session, open);
         else if (open)
                 session_question_adopt(session, open);
-        kernel_resume(kernel);
+        kernel_resume(kernel, session->row.limits.timeout_ms);
 }
 
 void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS], const char *kernel_id,

@@ -105,6 +105,12 @@ static bool keep_wake_report(struct session *session, const json_t *answer, bool
         return is_damaged;
 }
 
+/* Ends a kernel that was being woken: the session is as before, with everything in its file. */
+static void stay_asleep(struct session *session) {
+        session_set_state(session, SESSION_ASLEEP);
+        session_end_kernel(session);
+}
+
 static void on_woken(struct session *session, bool good, const json_t *answer) {
         struct err err;
         const char *why = json_string_value(json_object_get(answer, "error"));
@@ -118,7 +124,7 @@ static void on_woken(struct session *session, bool good, const json_t *answer) {
                 sleep_file_remove(session); /* not earlier: a crash in between would lose both */
         else { /* the record does not fit on the disk: the session stays asleep */
                 session_fail_runs(session, &err);
-                session_end_kernel(session);
+                stay_asleep(session);
         }
 }
 
@@ -219,6 +225,11 @@ void session_question_answered(struct session *session, const struct kernel_repl
 }
 
 void session_question_lost(struct session *session) {
+        if (session->asked == SESSION_ASKED_WAKE) { /* how far it came is unknown, and the file is still there */
+                session->asked = SESSION_ASKED_NOTHING;
+                stay_asleep(session);
+                return;
+        }
         json_t *lost = json_pack("{s:b, s:s}", "ok", 0, "error", "its answer is lost");
         session_question_on_answer(session, lost);
         json_decref(lost);

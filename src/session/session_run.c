@@ -56,7 +56,12 @@ static void watch_deadline(struct run *run) {
 }
 
 bool session_interrupt(struct session *session) {
-        if (!session->runs || !session->runs->started || !session->kernel)
+        bool is_running = session->runs && session->runs->started;
+        if (session->kernel && session->kernel->is_out_of_step && !is_running) {
+                kernel_signal(session->kernel, SIGINT); /* it may be on with a run whose record is damaged */
+                return true;
+        }
+        if (!is_running || !session->kernel)
                 return false;
         (void) session_end_run(session->runs, RUN_REASON_INTERRUPT);
         return true;
@@ -66,6 +71,8 @@ bool session_interrupt(struct session *session) {
 
 static int send_run(struct run *run, struct journal_request *request, struct err *err) {
         _cleanup_json_writer_ struct json_writer payload = { 0 };
+        if (run->is_damaged)
+                return err_set(err, ERR_DAMAGED, "the request of this run was damaged on the disk: it was not run");
         run_write_request(run, &payload);
         if (payload.failed)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);

@@ -70,11 +70,13 @@ int waiting_put(struct run *run, bool cancel_on_disconnect, struct err *err) {
 }
 
 void waiting_drop(struct run *run) {
-        char path[1200];
+        char path[1200], aside[1300];
         if (!run->waiting_number)
                 return;
         waiting_path(run->session, run->waiting_number, "", path);
-        (void) unlink(path);
+        (void) snprintf(aside, sizeof(aside), "%s.damaged", path);
+        if (!run->is_damaged || rename(path, aside) < 0) /* for a person to look at */
+                (void) unlink(path);
         run->waiting_number = 0;
 }
 
@@ -100,7 +102,7 @@ static json_t *read_checked(int fd) {
 static struct run *read_run(struct session *session, uint64_t number, bool *ret_cancel) {
         char path[1200];
         waiting_path(session, number, "", path);
-        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         json_t *json = fd < 0 ? NULL : read_checked(fd);
         const char *id = json_string_value(json_object_get(json, "id"));
         json_t *request = json_object_get(json, "request");
@@ -117,16 +119,39 @@ static struct run *read_run(struct session *session, uint64_t number, bool *ret_
         return run;
 }
 
+/* A damaged file begins with the run's id, mostly: the run fails at its turn, and whoever waits for it learns why. */
+static struct run *read_damaged_run(struct session *session, uint64_t number) {
+        static const char before[] = "{\"id\":\"";
+        char path[1200], text[sizeof(before) + 32] = { 0 };
+        waiting_path(session, number, "", path);
+        daemon_log("session %s: a waiting run cannot be read: %s", session->row.name, path);
+        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+        const char *id = text + sizeof(before) - 1;
+        if (size != sizeof(text) - 1 || strncmp(text, before, sizeof(before) - 1) != 0 ||
+            strspn(id, "0123456789abcdef") != 32)
+                return NULL;
+        json_t *nothing = json_object();
+        struct run *run = run_make(session, nothing, session->row.limits.timeout_ms);
+        json_decref(nothing);
+        if (run) {
+                (void) snprintf(run->id, sizeof(run->id), "%s", id);
+                run->waiting_number = number;
+                run->is_damaged = true;
+        }
+        return run;
+}
+
 static void load_one(struct session *session, uint64_t number) {
-        char path[1200];
         bool cancel;
         struct run *run = read_run(session, number, &cancel);
         if (number > session->waiting_number)
                 session->waiting_number = number;
+        if (!run)
+                run = read_damaged_run(session, number);
         if (!run) {
+                char path[1200], aside[1300];
                 waiting_path(session, number, "", path);
-                daemon_log("session %s: a waiting run cannot be read: %s", session->row.name, path);
-                char aside[1300];
                 (void) snprintf(aside, sizeof(aside), "%s.damaged", path);
                 (void) rename(path, aside);
                 return;

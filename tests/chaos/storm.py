@@ -4,7 +4,8 @@ Each session has a worker, which hands in detached runs and writes every acknowl
 lines, before it goes on. A run appends its number to a list in the session. Afterwards each acknowledged run must have
 ended well, the list must have each number once and in order, and no result may speak of a loss.
 
-`make soak MINUTES=N` runs it at full size; test_storm.py runs a small one.
+`make soak MINUTES=N` runs it at full size; test_storm.py runs a small one. A kill in a trim, a sleep or a wake counts
+if a session was in the middle of that.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from support.daemons import make_daemons
 from support.glovebox import find_binary
 
 KINDS = ("run", "trim", "sleep", "wake")
+LONGEST = {"run": 0.3, "trim": 0.02, "sleep": 0.3, "wake": 0.3}  # pauses before a kill, at most
+STYLES = {"alone": (), "forked": ("--pool", "2", "--stock", "2", "--preload", "decimal")}  # the kernels
 ENDINGS = (signal.SIGKILL, signal.SIGTERM)
 
 
@@ -45,6 +48,7 @@ class Ledger:
         self._lock = threading.Lock()
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
+        self.hits: Counter[str] = Counter()  # kills in the middle of a trim, a sleep, a wake; of runs: all
 
     def note(self, event: str, **fields: Any) -> None:
         with self._lock:
@@ -70,6 +74,10 @@ class Worker(threading.Thread):
         self.expected: list[int] = []  # acknowledged
         self.possible: set[int] = set()  # handed in, and the answer never came
         self.ending = threading.Event()
+        self.acts = False  # its trim, sleep or wake has been asked for, and has not been answered
+
+    def is_in_the_act(self) -> bool:
+        return self.acts and self.client is not None
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
         """Until there is an answer. Only for what may be asked twice."""
@@ -134,17 +142,20 @@ class Worker(threading.Thread):
             self.ledger.note("checked", session=self.session, run=run)
 
     def disturb(self) -> None:
-        """Asks for a trim or a sleep; whether that is answered is of no interest."""
+        """Asks for a trim or a sleep; whether that is answered is of no interest. What follows a sleep is a wake."""
         if self.kind == "run":
             return
         with contextlib.suppress(OSError, DaemonError):
             client = self.connected()
             depth = "trim" if self.kind == "trim" else "sleep"
-            if self.kind == "wake":
-                client.request("session.hibernate", session=self.session, depth=depth)
+            self.acts = self.kind != "wake"
+            number = client.begin("session.hibernate", session=self.session, depth=depth)
+            if self.kind == "wake" or self.choose.random() < 0.7:
+                client.finish(number)
+                self.acts = self.kind == "wake"
                 return
-            client.begin("session.hibernate", session=self.session, depth=depth)
             time.sleep(self.choose.random() * 0.05)
+        self.acts = False
         self.disconnect()
 
     def run(self) -> None:
@@ -160,6 +171,7 @@ class Worker(threading.Thread):
                         runs.append((run, self.number))
                 for run, number in runs:
                     self.check(run, number)
+                    self.acts = False
             self.conclude()
         except Exception as error:
             self.ledger.fault("worker failed", session=self.session, why=repr(error))
@@ -203,10 +215,19 @@ class Storm:
             worker.start()
         wait_for("every session to work", lambda: all(worker.number > 0 for worker in self.workers), 120)
 
-    def kill_once(self) -> None:
-        """However far it has come, also while it starts."""
+    def aim(self) -> int:
+        """Waits for a trim, sleep or wake, and then a little; how many sessions are in it now."""
+        end = time.monotonic() + 2
+        while not any(worker.is_in_the_act() for worker in self.workers) and time.monotonic() < end:
+            time.sleep(0.001)
+        time.sleep(LONGEST[self.kind] * self.choose.choice((0, 0, 0.1, 0.3, 1)) * self.choose.random())
+        return sum(worker.is_in_the_act() for worker in self.workers)
+
+    def kill_once(self) -> bool:
+        """However far it has come, also while it starts. True if it was in the middle of what is asked for."""
         process = self.daemon.process
         assert process is not None
+        in_the_act = 0 if self.kind == "run" else self.aim()
         ending = self.choose.choice(ENDINGS)
         if process.poll() is not None:
             self.ledger.fault("daemon ended", status=process.returncode, log=self.daemon.words()[-2000:])
@@ -217,11 +238,11 @@ class Storm:
             self.ledger.fault("daemon hangs", how=ending.name)
             process.kill()
             process.wait()
-        self.ledger.note("kill", kind=self.kind, how=ending.name)
+        self.ledger.note("kill", kind=self.kind, how=ending.name, in_the_act=in_the_act)
         self.daemon.launch()
-        # Mostly at once, sometimes after it has worked a while: a sleep and a wake take longer than a run.
-        longest = self.choose.choice((0, 0.01, 0.05, 0.1, 0.2, 0.3))
-        time.sleep((longest if self.kind == "run" else 3 * longest) * self.choose.random())
+        if self.kind == "run":  # mostly at once, sometimes after it has worked a while
+            time.sleep(self.choose.choice((0, 0.01, 0.05, 0.1, 0.2, LONGEST["run"])) * self.choose.random())
+        return self.kind == "run" or in_the_act > 0
 
     def end(self) -> None:
         wait_for("the daemon to serve", self.daemon._serves_or_died)
@@ -240,16 +261,22 @@ class Storm:
 def storm(daemon: Daemon, ledger: Ledger, kind: str, kills: int, sessions: int, seed: int) -> None:
     started = time.monotonic()
     weather = Storm(daemon, ledger, sessions, kind, seed)
-    for _ in range(kills):
-        weather.kill_once()
+    hits = total = 0
+    while hits < kills and total < 4 * kills:
+        hits += weather.kill_once()
+        total += 1
     weather.end()
-    ledger.note("storm", kind=kind, kills=kills, sessions=sessions, seconds=round(time.monotonic() - started, 1))
+    seconds = round(time.monotonic() - started, 1)
+    ledger.note("storm", kind=kind, kills=total, in_the_act=hits, sessions=sessions, seconds=seconds)
+    ledger.hits[kind] += hits
 
 
 def summary(ledger: Ledger) -> str:
     counts = ledger.counts
     lines = [
-        f"kills of the daemon     {counts['kill']}",
+        f"kills of the daemon     {counts['kill']} ("
+        + ", ".join(f"{ledger.hits[kind]} in {kind}" for kind in KINDS)
+        + ")",
         f"acknowledged runs       {counts['acknowledged']}",
         f"checked, result right   {counts['checked']}",
     ]
@@ -270,17 +297,19 @@ def main() -> int:
     print(f"ledger {path}, seed {arguments.seed}", flush=True)
     ledger = Ledger(path)
     makers = make_daemons(find_binary())
-    daemon = next(makers)()
+    make = next(makers)
     deadline = time.monotonic() + arguments.minutes * 60
-    seed = arguments.seed
+    seed, rounds = arguments.seed, 0
     # One round has what the bars ask for: 500 kills while sessions run, 60 in each of trim, sleep and wake.
-    while True:
-        for kind, kills in (("run", 500), ("trim", 60), ("sleep", 60), ("wake", 60)):
-            seed += 1
-            storm(daemon, ledger, kind, kills, arguments.sessions, seed)
-            print(f"-- after {kills} kills in {kind}\n{summary(ledger)}", flush=True)
-        if ledger.faults or time.monotonic() >= deadline:
-            break
+    while not ledger.faults and (rounds == 0 or time.monotonic() < deadline):
+        for style, options in STYLES.items():
+            daemon = make(*options)
+            for kind, kills in (("run", 500), ("trim", 60), ("sleep", 60), ("wake", 60)):
+                seed += 1
+                storm(daemon, ledger, kind, kills, arguments.sessions, seed)
+                print(f"-- kernels {style}, after {kills} kills in {kind}\n{summary(ledger)}", flush=True)
+            daemon.stop()
+        rounds += 1
     with contextlib.suppress(StopIteration):
         next(makers)
     print("\n".join(ledger.faults[:50]))

@@ -112,6 +112,43 @@ def test_acknowledged_runs_are_known_after_a_full_disk_and_a_restart(daemon: Dae
     assert storage(client)["reserve_in_use"] is False and storage(client)["reserve_bytes"] >= MIB
 
 
+@pytest.mark.parametrize("end", ["terminate", "kill"])
+def test_an_answer_that_the_disk_had_no_room_for_costs_no_variable_after_restarts(daemon: Daemon, end: str) -> None:
+    """The inbox has its beginning; the rest was in memory. The next answer must not be taken for that rest."""
+    client = daemon.client()
+    runs = {}
+    for number in range(SESSIONS):
+        name = f"s{number}"
+        client.execute(f"import time; y = {number}", name)
+        code = "time.sleep(1)\nfor i in range(4): display('d' * 300_000)\n'r' * 700_000"
+        runs[name] = str(client.request("execute", session=name, code=code, detach=True)["run_id"])
+    fill(daemon.data / "filler")
+    for name, run in runs.items():
+        wait_for(f"run {run}", lambda name=name, run=run: result_of(client, name, run))
+    for _ in range(3):
+        getattr(daemon, end)()
+        client = daemon.start().client()
+    shortened = 0
+    for name, run in runs.items():
+        shown = client.request("run.show", session=name, run=run)
+        assert shown["status"] == "ok" and shown["error"] is None, shown
+        shortened += shown["result"] is None
+        assert (shown["result"] is None) == ("the disk was full" in shown.get("warning", "")), shown
+    assert shortened > 0
+    (daemon.data / "filler").unlink()
+    for number in range(SESSIONS):
+        done = wait_for("space", lambda number=number: execute_if_room(client, f"s{number}"))
+        assert done["result"] == {"text/plain": str(number)} and not done.get("variables_lost"), done
+
+
+def execute_if_room(client: Client, name: str) -> dict | None:
+    try:
+        return client.execute("y", name)
+    except DaemonError as error:
+        assert error.code == "no_space", error
+        return None
+
+
 def test_a_session_is_removed_on_a_full_disk_and_stays_removed(daemon: Daemon) -> None:
     client = daemon.client()
     client.execute("x = 1", "gone")

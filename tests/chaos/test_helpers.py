@@ -14,7 +14,7 @@ from support.daemon import Daemon, cpu_seconds, is_gone, wait_for
 from support.daemons import StartDaemon
 
 KILLS = 20
-HELPERS = ("vault", "maker", "reaper", "janitor", "meter")
+HELPERS = ("vault", "maker", "reaper", "janitor", "meter", "audit")
 
 
 def kill_helper(daemon: Daemon, name: str) -> int:

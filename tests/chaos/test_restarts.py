@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import time
@@ -350,19 +349,103 @@ def test_a_kernel_that_fell_asleep_is_ended_only_when_that_is_written_down(start
     assert client.execute("x", "s")["result"] == {"text/plain": "42"}
 
 
-def test_a_waiting_run_that_is_damaged_is_put_aside(start_daemon: StartDaemon) -> None:
+@pytest.mark.parametrize("knows_id", [True, False])
+def test_a_waiting_run_that_is_damaged_is_put_aside(start_daemon: StartDaemon, knows_id: bool) -> None:
     daemon = start_daemon()
     client = daemon.client()
     client.execute("x = 1", "s")
     _, go = begin_waiting(client, "s")
-    run = client.request("execute", session="s", code="2", detach=True)["run_id"]
+    run = client.request("execute", session="s", code="x = 2", detach=True)["run_id"]
     daemon.kill()
     (waiting,) = daemon.data.glob("state/*/waiting/*")
-    waiting.write_text(json.dumps({"id": run})[:-3])
+    content = waiting.read_bytes()
+    waiting.write_bytes(content[:-20] if knows_id else content[9:])
+    for _ in range(2):
+        client = daemon.start().client()
+        assert "cannot be read" in daemon.words()
+        if knows_id:
+            assert shown(client, "s", run)["status"] == "waiting"
+        else:
+            with pytest.raises(DaemonError):
+                shown(client, "s", run)
+        daemon.kill()
     client = daemon.start().client()
+    go.touch()
+    if knows_id:
+        done = ended(client, "s", run)
+        assert (done["status"], done["error"]["name"]) == ("error", "not_run"), done
+        assert "damaged" in done["error"]["message"], done
+    wait_for("the other run", lambda: state(client, "s") == "idle")
+    assert waiting.with_name(waiting.name + ".damaged").exists()
+    done = client.execute("x", "s")
+    assert (done["result"], done.get("variables_lost")) == ({"text/plain": "1"}, None), done
+
+
+# ---- records of a run that is on are damaged ----
+
+
+def damage_open_request(journal: Path, run: str, how: str) -> None:
+    content = bytearray(journal.read_bytes())
+    at = content.rindex(run.encode(), 0, content.rindex(b'"code"'))  # in the head of its record, not in its payload
+    if how == "flip":
+        content[at] ^= 1
+    else:  # together with the end of the run before it
+        del content[content.rindex(b'{"run_id"', 0, at) - 10 :]
+    journal.write_bytes(content)
+
+
+@pytest.mark.parametrize("mode", ["fast", "fresh"])
+@pytest.mark.parametrize("how", ["flip", "cut"])
+@pytest.mark.parametrize("end", ["go", "interrupt"])
+def test_a_run_whose_record_is_damaged_while_it_is_on_blocks_nothing_and_costs_no_variable(
+    start_daemon: StartDaemon, mode: str, how: str, end: str
+) -> None:
+    """The daemon does not know that the kernel is busy, nor with what; and no earlier run may be done again."""
+    daemon = start_daemon("--preload", "this")
+    client = daemon.client()
+    client.execute("1")
+    ready_nursery(client)
+    client.request("session.create", session="s", mode=mode)
+    client.execute("x = 40; done = []", "s")
+    client.execute("done.append(1); x += 1", "s")
+    run, go = begin_waiting(client, "s")
+    (journal,) = daemon.data.glob("state/*/journal/events")
+    daemon.kill()
+    damage_open_request(journal, run, how)
+    daemon.start()
+    if end == "interrupt":  # and it is known for longer than one daemon lives
+        daemon.kill()
+        daemon.start()
+    client = daemon.client()
     with pytest.raises(DaemonError):
         shown(client, "s", run)
-    assert "cannot be read" in daemon.words() and waiting.with_name(waiting.name + ".damaged").exists()
-    go.touch()
-    wait_for("the other run", lambda: state(client, "s") == "idle")
-    assert client.execute("x", "s")["result"] == {"text/plain": "1"}
+    new = client.request("execute", session="s", code="(x, done)", detach=True)["run_id"]
+    if end == "go":
+        go.touch()
+    else:
+        assert client.request("session.interrupt", session="s")["interrupted"]
+    done = ended(client, "s", new)
+    assert (done["status"], done["result"]) == ("ok", {"text/plain": "(41, [1])"}), done
+    assert not done.get("variables_lost"), done
+    daemon.kill()
+    done = daemon.start().client().execute("done", "s")
+    assert (done["result"], done.get("variables_lost")) == ({"text/plain": "[1]"}, None), done
+
+
+@pytest.mark.parametrize("how", ["head", "missing"])
+def test_a_journal_that_is_gone_with_the_kernel_is_a_loss_that_is_reported_once(
+    start_daemon: StartDaemon, how: str
+) -> None:
+    daemon = start_daemon()
+    client = daemon.client()
+    client.execute("x = 1", "s")
+    (journal,) = daemon.data.glob("state/*/journal/events")
+    everything_dies(daemon)
+    if how == "missing":
+        journal.unlink()
+    else:
+        journal.write_bytes(bytes(64) + journal.read_bytes()[64:])
+    client = daemon.start().client()
+    assert state(client, "s") == "lost"
+    assert client.execute("'x' in globals()", "s")["variables_lost"] is True
+    assert "variables_lost" not in client.execute("1", "s")
