@@ -30,7 +30,7 @@ enum {
         PIECE_MAX = FRAME_AT_ONCE - HEADER_SIZE - PIECE_HEAD,
         REPEATED_MAX = 10000,
         MEMORY_PATIENCE_MS = 60000, /* for memory that the daemon does not have */
-        STEP_GRACE_MS = 5000,       /* for the reaction to an interrupt */
+        STEP_GRACE_MS = 5000, /* for the reaction to an interrupt */
 };
 
 /* ---- output ---- */
