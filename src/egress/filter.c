@@ -37,7 +37,7 @@ size_t egress_filter_addresses(const struct egress_operator *settings, const str
         return kept;
 }
 
-/* A rule's host as an address: false for a name, of which only the resolver knows where it leads, but for localhost. */
+/* Finds the address of a rule's host without a resolver. False for names other than localhost. */
 static bool address_of_rule(const struct egress_rule *rule, union egress_address *ret_address) {
         const char *name = rule->host.name;
         size_t size = strlen(name);

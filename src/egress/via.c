@@ -7,7 +7,7 @@
 
 enum { CREDENTIALS_MAX = 256 };
 
-/* RFC 4648; `ret_text` has room for 4 characters for every 3 bytes begun, and a NUL. */
+/* RFC 4648. `ret_text` has room for 4 characters for each started group of 3 bytes, and a NUL. */
 static void encode_base64(const unsigned char *bytes, size_t size, char *ret_text) {
         static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         for (size_t i = 0; i < size; i += 3) {
@@ -24,7 +24,7 @@ static void encode_base64(const unsigned char *bytes, size_t size, char *ret_tex
                 ret_text[-(long) (3 - i % 3)] = '=';
 }
 
-static bool take_credentials(const char *text, size_t size, struct egress_via *via) {
+static bool parse_credentials(const char *text, size_t size, struct egress_via *via) {
         char plain[CREDENTIALS_MAX + 1];
         size_t plain_size;
         if (size > CREDENTIALS_MAX || http_decode(text, size, false, plain, &plain_size) < 0)
@@ -34,7 +34,7 @@ static bool take_credentials(const char *text, size_t size, struct egress_via *v
         return true;
 }
 
-/* The URL may hold a password: no message repeats it. */
+/* No message repeats the URL, since it may contain a password. */
 int egress_rules_set_via(struct egress_rules *rules, const char *url, struct err *err) {
         static const char scheme[] = "http://";
         struct egress_via via = { .port = 80 };
@@ -45,7 +45,7 @@ int egress_rules_set_via(struct egress_rules *rules, const char *url, struct err
         rest = rest ? url + strlen(scheme) : url;
         size_t size = strcspn(rest, "/");
         const char *at = memrchr(rest, '@', size);
-        if (at && !take_credentials(rest, (size_t) (at - rest), &via))
+        if (at && !parse_credentials(rest, (size_t) (at - rest), &via))
                 return err_set(err, ERR_USAGE, "user and password of the host's proxy cannot be read");
         const char *host = at ? at + 1 : rest;
         const char *wrong = egress_authority_parse(host, size - (size_t) (host - rest), &via.host, &via.port);
