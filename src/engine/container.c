@@ -46,16 +46,16 @@ enum {
 struct service {
         const char *name, *socket;
         const char *start_command; /* for messages */
-        const char *about; /* the API prefix for the description of a container */
+        const char *inspect_prefix; /* the API prefix for inspecting a container */
         bool is_rootless; /* it runs as the user of the daemon */
 };
 
-static struct service docker_of(const struct engine_settings *settings) {
+static struct service docker_service(const struct engine_settings *settings) {
         return (struct service) { "docker", settings->docker_socket, "systemctl start docker", "",
                                   engine_is_rootless(&engine_docker, settings) };
 }
 
-static struct service podman_of(const struct engine_settings *settings) {
+static struct service podman_service(const struct engine_settings *settings) {
         bool is_rootless = engine_is_rootless(&engine_podman, settings);
         return (struct service) { "podman", settings->podman_socket,
                                   is_rootless ? "systemctl --user start podman.socket"
@@ -300,13 +300,12 @@ static int container_start(const struct service *service, const struct engine_or
         (void) snprintf(path, sizeof(path), "/containers/%s/start", id);
         if (container_request(service, "POST", path, NULL, START_MS, &answer, err) < 0)
                 return -1;
-        int code =
-                answer.status == 204 || answer.status == 304
-                        ? 0
-                        : container_explain(service,
-                                            *order->runtime ? "starting a container with the runtime that was asked for"
-                                                            : "starting a container",
-                                            &answer, ERR_SYSTEM, err);
+        int code = answer.status == 204 || answer.status == 304
+                           ? 0
+                           : container_explain(service,
+                                               *order->runtime ? "starting a container with the requested runtime"
+                                                               : "starting a container",
+                                               &answer, ERR_SYSTEM, err);
         unix_http_release(&answer);
         return code;
 }
@@ -319,7 +318,7 @@ static int check_runtime(const struct service *service, const char *wanted, json
         const char *slash = used ? strrchr(used, '/') : NULL;
         if (!*wanted || (used && (strcmp(used, wanted) == 0 || (slash && strcmp(slash + 1, wanted) == 0))))
                 return 0;
-        return err_set(err, ERR_REFUSED, "%s runs boxes with the runtime \"%.60s\", and \"%.60s\" was asked for; %s",
+        return err_set(err, ERR_REFUSED, "%s runs boxes with the runtime \"%.60s\", and \"%.60s\" was requested; %s",
                        service->name, used ? used : "", wanted,
                        strcmp(service->name, "podman") == 0
                                ? "start its service with \"podman --runtime NAME system service\""
@@ -331,7 +330,7 @@ static int container_find_pid(const struct service *service, const char *id, con
                               struct err *err) {
         char path[160];
         struct unix_http_answer answer;
-        (void) snprintf(path, sizeof(path), "%s/containers/%s/json", service->about, id);
+        (void) snprintf(path, sizeof(path), "%s/containers/%s/json", service->inspect_prefix, id);
         if (container_request(service, "GET", path, NULL, SHORT_MS, &answer, err) < 0)
                 return -1;
         json_t *json = json_loadb(answer.body, answer.size, 0, NULL), *state = json_object_get(json, "State");
@@ -341,7 +340,7 @@ static int container_find_pid(const struct service *service, const char *id, con
         else if (!json_is_true(json_object_get(state, "Running")))
                 code = err_set(err, ERR_SYSTEM,
                                "%s: the box ended at once, with status %d%s%.300s; \"%s logs %.12s\" may "
-                               "say more until it is removed",
+                               "show more until it is removed",
                                service->name, (int) json_integer_value(json_object_get(state, "ExitCode")),
                                json_string_length(json_object_get(state, "Error")) ? ": " : "",
                                json_string_length(json_object_get(state, "Error"))
@@ -487,32 +486,32 @@ static int container_choose_user(const struct service *service, uid_t *ret_uid, 
 #define ENGINE_OF(engine)                                                                                              \
         static int engine##_probe(const struct engine_settings *settings, char *ret_version, size_t room,              \
                                   struct err *err) {                                                                   \
-                const struct service service = engine##_of(settings);                                                  \
+                const struct service service = engine##_service(settings);                                             \
                 return container_probe(&service, ret_version, room, err);                                              \
         }                                                                                                              \
         static int engine##_inspect_image(const struct engine_settings *settings, const char *image,                   \
                                           struct image *ret_image, struct err *err) {                                  \
-                const struct service service = engine##_of(settings);                                                  \
+                const struct service service = engine##_service(settings);                                             \
                 return container_inspect_image(&service, image, ret_image, err);                                       \
         }                                                                                                              \
         static int engine##_make(const struct engine_settings *settings, const struct engine_order *order,             \
                                  struct box *ret_box, int *ret_listener_fd, struct err *err) {                         \
-                const struct service service = engine##_of(settings);                                                  \
+                const struct service service = engine##_service(settings);                                             \
                 return container_make(&service, order, ret_box, ret_listener_fd, err);                                 \
         }                                                                                                              \
         static int engine##_choose_user(const struct engine_settings *settings, uid_t *ret_uid, gid_t *ret_gid,        \
                                         struct err *err) {                                                             \
-                const struct service service = engine##_of(settings);                                                  \
+                const struct service service = engine##_service(settings);                                             \
                 return container_choose_user(&service, ret_uid, ret_gid, err);                                         \
         }                                                                                                              \
         static int engine##_remove(const struct engine_settings *settings, const char *name, struct err *err) {        \
-                const struct service service = engine##_of(settings);                                                  \
+                const struct service service = engine##_service(settings);                                             \
                 return container_remove(&service, name, err);                                                          \
         }                                                                                                              \
         static int engine##_sweep(const struct engine_settings *settings, const char *owner,                           \
                                   void (*remaining)(const char *name, void *context), void *context,                   \
                                   struct err *err) {                                                                   \
-                const struct service service = engine##_of(settings);                                                  \
+                const struct service service = engine##_service(settings);                                             \
                 return container_sweep(&service, owner, remaining, context, err);                                      \
         }
 

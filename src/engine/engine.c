@@ -152,7 +152,7 @@ int engine_choose_standard(const struct engine_settings *settings, const char *n
 }
 
 static int refuse_isolation(const char *engine, enum engine_isolation minimum, struct err *err) {
-        return err_set(err, ERR_REFUSED, "the isolation \"%s\" was asked for, and engine %s gives \"container\"; %s",
+        return err_set(err, ERR_REFUSED, "the isolation \"%s\" was requested, and engine %s gives \"container\"; %s",
                        engine_isolation_name(minimum), engine,
                        minimum == ENGINE_VM ? "no engine of this daemon has virtual machines (incus-vm would)"
                                             : "choose docker or podman, with gVisor (runsc) as a runtime");
@@ -163,7 +163,7 @@ static int choose_remote(const struct engine_settings *settings, char ret_engine
                          char ret_runtime[static ENGINE_RUNTIME_MAX], struct err *err) {
         if (!engine_has_remote(settings))
                 return err_set(err, ERR_UNSUPPORTED,
-                               "engine remote is not there: this daemon knows no other Glovebox; it needs "
+                               "engine remote is not there: no remote is configured; it needs "
                                "--remote-url (SANDBOX_API_URL) and a key (SANDBOX_API_KEY)");
         (void) snprintf(ret_engine, ENGINE_NAME_MAX, "%s", ENGINE_REMOTE);
         *ret_runtime = '\0';

@@ -100,7 +100,7 @@ static int context_make(const struct image_build_order *order, struct context *c
 
 /* ---- the request ---- */
 
-/* Appends `last_message` with everything but letters and digits escaped. */
+/* Appends `text` with everything but letters and digits escaped. */
 static void append_escaped(char *path, size_t room, const char *text) {
         size_t used = strlen(path);
         for (; *text && used + 4 < room; text++) {

@@ -178,7 +178,7 @@ static int incus_box_is_alive(void *context, struct err *err) {
         return !has_stopped
                        ? 0
                        : err_set(err, ERR_SYSTEM,
-                                 "incus: the box ended at once; \"incus info --show-log %s\" may say more until it "
+                                 "incus: the box ended at once; \"incus info --show-log %s\" may show more until it "
                                  "is removed",
                                  alive->name);
 }
@@ -242,7 +242,7 @@ static bool incus_box_has_ended(const struct engine_settings *settings, json_t *
                has_stopped;
 }
 
-/* True for an ended box that its maker has given up: a young one that never ran may be about to start. */
+/* True if the box has ended. A young one that never ran does not count: a maker may be about to start it. */
 static bool incus_box_is_left_over(const struct engine_settings *settings, json_t *item) {
         bool never_ran = !*incus_text(item, "config", "volatile.last_state.power");
         return incus_box_has_ended(settings, item) &&

@@ -256,7 +256,7 @@ static void receive_link_order(const struct engine_settings *settings, const str
         if (n == -EINTR)
                 return;
         if (n <= 0)
-                _exit(EXIT_SUCCESS); /* the daemon is gone */
+                _exit(EXIT_SUCCESS); /* the daemon has exited */
         while (*n_links > 0 && waitpid(-1, NULL, WNOHANG) > 0)
                 (*n_links)--;
         if (n != sizeof(link.order) || fd < 0 || *n_links >= LINKS_MAX) {

@@ -26,8 +26,8 @@
 
 enum { MOUNT_DIR_MOUNTS_MAX = 64 };
 
-/* Call once, before any other function. `is_users`: the daemon is not root. Then mount directories are below its data
- * directory, and nothing is attached there. */
+/* Call once, before any other function. `daemon_is_user`: the daemon is not root. Then mount directories are below its
+ * data directory, and nothing is attached there. */
 void mount_dir_configure(const char *data_dir, bool daemon_is_user);
 
 struct mount_dir {

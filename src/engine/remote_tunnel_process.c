@@ -491,7 +491,7 @@ static void on_connect_order(void *context, uint32_t events) {
         if (n == -EAGAIN || n == -EINTR)
                 return;
         if (n <= 0)
-                _exit(EXIT_SUCCESS); /* the daemon is gone */
+                _exit(EXIT_SUCCESS); /* the daemon has exited */
         if (fd >= 0)
                 link_begin(helper, fd);
 }

@@ -68,7 +68,7 @@ static void check_text(const char *text, size_t room) {
                 abort();
 }
 
-static void on_left(const char *name, void *context) {
+static void on_remaining(const char *name, void *context) {
         (void) context;
         if (!name)
                 abort();
@@ -127,7 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                 }
                 break;
         case 2:
-                (void) engine->sweep(&settings, "owner", on_left, NULL, &err);
+                (void) engine->sweep(&settings, "owner", on_remaining, NULL, &err);
                 break;
         case 3:
                 feed_build_output((const char *) said, said_size);
