@@ -106,10 +106,10 @@ int egress_rules_parse(const json_t *network, const struct egress_operator *sett
                 const json_t *item = json_array_get(list, i);
                 const char *text = json_string_value(item);
                 if (!text || strlen(text) != json_string_length(item))
-                        return err_set(
-                                err, ERR_USAGE,
-                                "network.allow[%zu] must be a text: HOST, HOST:PORT, .DOMAIN or .DOMAIN:PORT; " EGRESS_RULE_EXAMPLE,
-                                i);
+                        return err_set(err, ERR_USAGE,
+                                       "network.allow[%zu] must be a text: HOST, HOST:PORT, .DOMAIN or "
+                                       ".DOMAIN:PORT; " EGRESS_RULE_EXAMPLE,
+                                       i);
                 if (egress_rules_add(ret_rules, text, false, err) < 0)
                         return -1;
         }
