@@ -38,7 +38,7 @@ struct egress_via {
 
 struct egress_rules {
         enum egress_mode mode;
-        char key[SHARE_NAME_MAX + 1]; /* the API key whose share of the proxy the box uses; "": the operator's */
+        char key[SHARE_NAME_MAX + 1]; /* name of the API key whose share the box uses; "": the operator's */
         struct egress_via via; /* the operator's own, for EGRESS_LIST; never from a client */
         size_t n_rules;
         struct egress_rule rules[EGRESS_RULES_MAX]; /* of EGRESS_LIST */

@@ -40,8 +40,8 @@ struct vault_message {
 int vault_message_send(int fd, const struct vault_message *message, const int *fds, size_t n_fds, int flags);
 
 /* Receives a message. Returns 1, or 0 if the other end is closed, or -errno. The caller owns the descriptors, which
- * have close-on-exec. -EMFILE: the limit of open files is too low for the descriptors. -EBADMSG: not a message of this
- * protocol. In both cases the message has been consumed. */
+ * have close-on-exec. -EMFILE: more descriptors than VAULT_FDS_MAX or than the limit of open files allows.
+ * -EBADMSG: not a message of this protocol. In both cases the message has been consumed. */
 int vault_message_receive(int fd, struct vault_message *ret_message, int ret_fds[static VAULT_FDS_MAX],
                           size_t *ret_n_fds, int flags);
 
