@@ -59,8 +59,7 @@ static void context_add_file(struct context *context, const char *name, const ch
         (void) snprintf(header + 108, 8, "%07o", 0);
         (void) snprintf(header + 116, 8, "%07o", 0);
         (void) snprintf(header + 124, 12, "%011zo", size);
-        (void) snprintf(header + 136, 12, "%011o",
-                        0); /* always the same time, so that engines find their build cache */
+        (void) snprintf(header + 136, 12, "%011o", 0); /* a fixed time, so that engines use their build cache */
         memset(header + 148, ' ', 8);
         header[156] = '0';
         memcpy(header + 257,
