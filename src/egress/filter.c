@@ -77,8 +77,8 @@ void egress_refuse_host(const struct egress_rules *rules, const struct egress_ho
                 (void) egress_host_show(&rule->host, rule->port, shown);
                 if (!rule->port)
                         *strrchr(shown, ':') = '\0';
-                n += (size_t) snprintf(advice + n, sizeof(advice) - n, "%s%s%s", i ? ", " : "", rule->below ? "." : "",
-                                       shown);
+                n += (size_t) snprintf(advice + n, sizeof(advice) - n, "%s%s%s", i ? ", " : "",
+                                       rule->with_subdomains ? "." : "", shown);
         }
         refusal_set(refusal, 403, "", "%.180s is not on the allow-list of this box",
                     egress_host_show(host, port, shown));

@@ -16,10 +16,10 @@ static const char *rule_hint(const char *text) {
 }
 
 static int parse_rule(const char *text, struct egress_rule *ret_rule, struct err *err) {
-        struct egress_rule rule = { .below = *text == '.' };
-        const char *rest = text + rule.below;
+        struct egress_rule rule = { .with_subdomains = *text == '.' };
+        const char *rest = text + rule.with_subdomains;
         const char *wrong = egress_authority_parse(rest, strlen(rest), &rule.host, &rule.port);
-        if (!wrong && rule.below && rule.host.is_address)
+        if (!wrong && rule.with_subdomains && rule.host.is_address)
                 wrong = "an address has no subdomains";
         if (wrong) {
                 char shown[80];
@@ -39,7 +39,7 @@ static bool rule_matches_host(const struct egress_rule *rule, const struct egres
         if (strcmp(rule->host.name, host->name) == 0)
                 return true;
         size_t size = strlen(host->name), tail = strlen(rule->host.name);
-        return rule->below && size > tail && host->name[size - tail - 1] == '.' &&
+        return rule->with_subdomains && size > tail && host->name[size - tail - 1] == '.' &&
                strcmp(host->name + size - tail, rule->host.name) == 0;
 }
 

@@ -1,8 +1,8 @@
 /* Rules: the hosts that a box may reach.
  *
  * A rule is "HOST", "HOST:PORT", ".DOMAIN" or ".DOMAIN:PORT": exactly that host, or with a leading dot that domain and
- * everything below it. Without a port it means 80 and 443. A rule with a name does not admit that host's address, nor
- * the reverse. */
+ * everything below it. Without a port it means 80 and 443. A rule with a name does not admit that host's
+ * address, nor the reverse. */
 #pragma once
 
 #include <jansson.h>
@@ -22,7 +22,7 @@ enum { EGRESS_RULES_MAX = 64, EGRESS_NAMED_MAX = 16 };
 struct egress_rule {
         struct egress_host host; /* without the leading dot */
         uint16_t port;           /* 0: 80 and 443 */
-        bool below;              /* subdomains too */
+        bool with_subdomains;    /* ".DOMAIN" */
         bool trusted;            /* the operator's own rule, which admits private addresses; never from a client */
 };
 
@@ -30,7 +30,7 @@ enum egress_mode { EGRESS_NONE, EGRESS_LIST, EGRESS_FULL };
 
 /* An upstream proxy, for hosts without direct access to the internet. It resolves the names, so this proxy checks only
  * the rules, not the addresses. */
-struct egress_via {
+struct egress_upstream {
         struct egress_host host;
         uint16_t port;           /* 0: there is none */
         char authorization[400]; /* the value of Proxy-Authorization, or "" */
@@ -39,7 +39,7 @@ struct egress_via {
 struct egress_rules {
         enum egress_mode mode;
         char key[SHARE_NAME_MAX + 1]; /* name of the API key whose share the box uses; "": the operator's */
-        struct egress_via via; /* the operator's own, for EGRESS_LIST; never from a client */
+        struct egress_upstream upstream; /* the operator's own, for EGRESS_LIST; never from a client */
         size_t n_rules;
         struct egress_rule rules[EGRESS_RULES_MAX]; /* of EGRESS_LIST */
 };
@@ -65,7 +65,7 @@ int egress_rules_parse(const json_t *network, const struct egress_operator *sett
 int egress_rules_add(struct egress_rules *rules, const char *text, bool trusted, struct err *err);
 
 /* "http://[USER:PASSWORD@]HOST[:PORT][/]", chosen by the operator, not by a client. */
-int egress_rules_set_via(struct egress_rules *rules, const char *url, struct err *err);
+int egress_rules_set_upstream(struct egress_rules *rules, const char *url, struct err *err);
 
 /* The rule that admits this host and port, or NULL. With EGRESS_FULL, one rule admits all. */
 const struct egress_rule *egress_rules_match(const struct egress_rules *rules, const struct egress_host *host,

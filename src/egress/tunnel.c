@@ -92,8 +92,8 @@ static bool tunnel_watch(struct tunnel *tunnel, enum side side, uint32_t events)
 static void tunnel_refuse(struct tunnel *tunnel, const struct refusal *refusal);
 static void tunnel_connect_next(struct tunnel *tunnel, int last_errno);
 
-/* True if one side has sent everything. A request for a URL ends with its body, and its response may take long. So there
- * only the end of the server's side counts. */
+/* True if one side has sent everything. A request for a URL ends with its body, and its response may take long. So
+ * there only the end of the server's side counts. */
 static bool tunnel_is_half_closed(const struct tunnel *tunnel) {
         return tunnel->flows[SERVER].is_passed || (tunnel->flows[CLIENT].is_passed && tunnel->request.is_connect);
 }
@@ -359,13 +359,13 @@ static bool tunnel_load(struct flow *flow, const char *first, size_t first_size,
 /* The first bytes for the server, or for the upstream proxy; the caller frees them. */
 static char *first_bytes(const struct tunnel *tunnel) {
         const struct request *request = &tunnel->request;
-        const struct egress_via *via = &tunnel->box->rules->via;
-        char shown[EGRESS_SHOWN_ROOM], *bytes = NULL, login[sizeof(via->authorization) + 32] = "";
-        if (!via->port)
+        const struct egress_upstream *upstream = &tunnel->box->rules->upstream;
+        char shown[EGRESS_SHOWN_ROOM], *bytes = NULL, login[sizeof(upstream->authorization) + 32] = "";
+        if (!upstream->port)
                 return strdup(request->head ? request->head : "");
         (void) egress_host_show(&request->host, request->port, shown);
-        if (*via->authorization)
-                (void) snprintf(login, sizeof(login), "Proxy-Authorization: %s\r\n", via->authorization);
+        if (*upstream->authorization)
+                (void) snprintf(login, sizeof(login), "Proxy-Authorization: %s\r\n", upstream->authorization);
         int size;
         if (request->is_connect)
                 size = asprintf(&bytes, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", shown, shown, login);
@@ -389,7 +389,7 @@ static void tunnel_start_passing(struct tunnel *tunnel) {
                 out->left = request->body_size - early;
         }
         /* With an upstream proxy, that one answers the CONNECT. */
-        bool answers_connect = request->is_connect && !tunnel->box->rules->via.port;
+        bool answers_connect = request->is_connect && !tunnel->box->rules->upstream.port;
         tunnel->awaits_upstream = request->is_connect && !answers_connect;
         _cleanup_free_ char *bytes = first_bytes(tunnel);
         bool good = bytes && !(tunnel->awaits_upstream && early) &&
@@ -512,9 +512,9 @@ static void tunnel_resolve(struct tunnel *tunnel) {
 /* ---- the request ---- */
 
 static void tunnel_decide(struct tunnel *tunnel) {
-        static const struct egress_rule for_via = { .trusted = true };
+        static const struct egress_rule for_upstream = { .trusted = true };
         const struct egress_host *host = &tunnel->request.host;
-        const struct egress_via *via = &tunnel->box->rules->via;
+        const struct egress_upstream *upstream = &tunnel->box->rules->upstream;
         struct refusal refusal;
         union egress_address address;
         tunnel->rule = egress_rules_match(tunnel->box->rules, host, tunnel->request.port);
@@ -523,10 +523,10 @@ static void tunnel_decide(struct tunnel *tunnel) {
                 tunnel_refuse(tunnel, &refusal);
                 return;
         }
-        tunnel->host = via->port ? &via->host : host;
-        tunnel->port = via->port ? via->port : tunnel->request.port;
-        if (via->port) {
-                tunnel->rule = &for_via;
+        tunnel->host = upstream->port ? &upstream->host : host;
+        tunnel->port = upstream->port ? upstream->port : tunnel->request.port;
+        if (upstream->port) {
+                tunnel->rule = &for_upstream;
                 host = tunnel->host;
         }
         const char *pin = egress_operator_find_pin(tunnel->box->proxy->settings, host);
