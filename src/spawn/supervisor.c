@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "box/host/identity.h"
+#include "box/seal/box_clone.h"
 #include "spawn/supervisor_image.h"
 #include "spawn/supervisor_message.h"
 
