@@ -61,7 +61,8 @@ static void release_signals(const struct caught_signals *before) {
         fd_close(&wake_pipe[1]);
 }
 
-/* The first Ctrl-C goes to the run, which may still wait behind another one of its session; the second, or any other signal, ends this process. */
+/* The first Ctrl-C goes to the run, which may still wait for another one. The second, or any other signal, ends this
+ * process. */
 static int handle_signals(struct remote_run *remote) {
         if (n_signals == n_handled)
                 return 0;
