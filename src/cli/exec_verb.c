@@ -125,7 +125,7 @@ static int make_session(const struct session_options *options, const char *sessi
                 (void) json_object_set_new(body, "session", json_string(session));
                 code = daemon_client_call(client, &call, &answer, err);
                 if (code == 0 && !options->run.request.quiet)
-                        session_request_warn(session, answer);
+                        session_request_warn(&creation, session, answer);
         }
         json_decref(answer);
         json_decref(body);

@@ -232,6 +232,10 @@ def test_words_of_other_programs_are_understood(served_glovebox: Glovebox) -> No
     assert good(served_glovebox("session", "list", "--names")) == "demo\n"
     good(served_glovebox("session", "delete", "demo"))
     assert good(served_glovebox("image", "ls", "--names")) == "host\n"
+    good(served_glovebox("key", "create", "build"))
+    assert good(served_glovebox("key", "list", "--names")) == "build\n"
+    good(served_glovebox("key", "remove", "build"))
+    assert good(served_glovebox("key", "ls", "--names")) == ""
 
 
 def test_runs_without_a_daemon_are_listed_and_ended(glovebox: Glovebox) -> None:
