@@ -13,6 +13,7 @@
 #include "cli/box_rows.h"
 #include "cli/local_run.h"
 #include "cli/remote_run.h"
+#include "cli/session_print.h"
 #include "cli/ui/json_print.h"
 #include "cli/ui/table.h"
 #include "cli/ui/terminal.h"
@@ -178,8 +179,8 @@ static void add_cpu(struct table *table, const json_t *item, const json_t *befor
 static void add_item(struct table *table, const json_t *item, const json_t *before, uint64_t elapsed_ms) {
         const json_t *run = json_array_get(json_object_get(item, "runs"), 0);
         bool ephemeral = json_is_true(json_object_get(item, "ephemeral"));
-        const char *name = text_at(item, "name");
-        char bytes[32], age[32];
+        char bytes[32], age[32], name[140];
+        (void) session_print_name(item, name);
         table_add_format(table, "%.*s", ID_SHOWN, ephemeral && run ? text_at(run, "run_id") : text_at(item, "id"));
         table_add(table, ephemeral ? "(run)" : *name ? name : NULL);
         table_add(table, run ? text_at(run, "status") : text_at(item, "state"));

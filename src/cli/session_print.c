@@ -14,8 +14,7 @@ static const char *text_at(const json_t *object, const char *key) {
         return json_string_value(json_object_get(object, key));
 }
 
-/* "key/name" of what belongs to a key of the service. */
-static const char *name_of(const json_t *session, char ret_text[static 140]) {
+const char *session_print_name(const json_t *session, char ret_text[static 140]) {
         const char *name = text_at(session, "name"), *key = text_at(session, "key");
         (void) snprintf(ret_text, 140, "%s%s%s", key ? key : "", key ? "/" : "", name ? name : "");
         return ret_text;
@@ -51,7 +50,7 @@ void session_print_list(const json_t *sessions) {
         for (size_t i = 0; i < json_array_size(sessions); i++) {
                 const json_t *session = json_array_get(sessions, i);
                 char name[140];
-                table_add(&table, name_of(session, name));
+                table_add(&table, session_print_name(session, name));
                 table_add(&table, text_at(session, "state"));
                 table_add(&table, text_at(session, "image"));
                 add_bytes(&table, session, "memory_bytes");
@@ -66,7 +65,7 @@ void session_print_list(const json_t *sessions) {
 void session_print_names(const json_t *sessions) {
         for (size_t i = 0; i < json_array_size(sessions); i++) {
                 char name[140];
-                (void) name_of(json_array_get(sessions, i), name);
+                (void) session_print_name(json_array_get(sessions, i), name);
                 terminal_make_harmless(name);
                 (void) puts(name);
         }

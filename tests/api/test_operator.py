@@ -175,6 +175,21 @@ def test_all_that_is_awake_goes_to_sleep_at_once(make_service: StartService) -> 
     assert ann.execute("a", "x")["result"]["text/plain"] == "1"
 
 
+def test_names_that_ps_lists_are_names_that_verbs_take(make_service: StartService) -> None:
+    service = make_service()
+    daemon = service.daemon
+    service.client("ann").execute("alice", "x = 1")
+    daemon.cli("exec", "alice", "-c", "y = 2")
+    for verb in (("ps",), ("top", "--once"), ("session", "ls")):
+        listed = daemon.cli(*verb).stdout.splitlines()[1:]
+        words = {word for line in listed for word in line.split()[:2]}
+        assert words >= {"alice", "ann/alice"} and len(listed) == 2, (verb, listed)
+    assert "ann/alice runs nothing now" in daemon.cli("kill", "ann/alice").stderr
+    daemon.cli("session", "rm", "alice")
+    removed = daemon.cli("session", "rm", "--key", "ann")
+    assert removed.stdout == "1 sandbox of ann is removed\n", removed
+
+
 def test_wrong_members_are_refused_over_http_for_new_and_existing(make_service: StartService) -> None:
     ann = make_service().client("ann")
     assert ann.post("/sandbox/exists/create", {"limits": None}).status == 201
