@@ -242,6 +242,7 @@ void manager_stop(struct session_manager *manager, bool end_sessions) {
         janitor_stop(&manager->janitor);
         if (end_sessions && manager->vault.fd >= 0)
                 (void) vault_end(&manager->vault, NULL);
+        custody_end_empty(manager);
         custody_close(manager);
         registry_close(manager->registry);
         journal_scratch_stop();

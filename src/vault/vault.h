@@ -40,6 +40,9 @@ int vault_each(struct vault *vault,
                             void *context),
                void *context, struct err *err);
 
+/* True if a vault is alive at `path`. It starts none. */
+bool vault_is_running(const char *path);
+
 /* Ends the process and with it every box whose last descriptors it held. It is gone when this returns, and the
  * connection is closed. */
 int vault_end(struct vault *vault, struct err *err);

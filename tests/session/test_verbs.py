@@ -134,7 +134,20 @@ def test_exec_says_which_settings_a_session_keeps(served_glovebox: Glovebox) -> 
     other = ["--memory", "300m", "--env", "A=2", "--allow-host", "example.org", "--mode", "fresh"]
     kept = served_glovebox("exec", "demo", *other, "-c", "os.environ['A']")
     assert good(kept) == "'1'\n" and "not changed: mode, memory, env, network; use another name" in kept.stderr
+    assert "to change limits and keep its variables: glovebox session set demo --memory 300m\n" in kept.stderr
     assert served_glovebox("exec", "demo", "--quiet", *other, "-c", "3").stderr == ""
+
+
+def test_a_limit_that_can_change_is_not_a_reason_to_remove_a_session(served_glovebox: Glovebox) -> None:
+    good(served_glovebox("exec", "demo", "--engine", "native", "-c", "kept = 41"))
+    options = ["--engine", "native", "--memory", "1536m", "--cpus", "0.5", "--pids", "99", "--disk", "2g"]
+    done = served_glovebox("exec", "demo", *options, "-c", "kept")
+    assert good(done) == "41\n" and "session rm" not in done.stderr and "engine" not in done.stderr, done.stderr
+    command = done.stderr.rsplit(": glovebox ", 1)[1].split()
+    assert sorted(command) == sorted("session set demo --memory 1536m --cpus 0.5 --pids 99 --disk 2g".split())
+    good(served_glovebox(*command))
+    again = served_glovebox("exec", "demo", *options, "-c", "kept")
+    assert good(again) == "41\n" and again.stderr == ""
 
 
 def test_a_port_is_not_taken_for_served_when_a_daemon_runs_without_it(served_glovebox: Glovebox) -> None:
@@ -180,6 +193,7 @@ def test_session_words_that_are_wrong_are_explained(served_glovebox: Glovebox) -
     for words, status, said in (
         (["session"], USAGE, "say what to do"),
         (["session", "lst"], USAGE, 'did you mean "ls"?'),
+        (["session", "wake", "demo"], USAGE, "glovebox exec demo -c pass"),
         (["session", "show"], USAGE, "needs a session's name"),
         (["session", "ls", "demo"], USAGE, "takes no name"),
         (["session", "restart", "a", "b"], USAGE, "takes one name"),
@@ -228,8 +242,14 @@ def test_a_pip_that_refuses_inside_a_script_says_what_to_do(served_glovebox: Glo
 
 def test_hibernate_prints_what_holds_a_session_awake(served_glovebox: Glovebox) -> None:
     good(served_glovebox("exec", "demo", "-c", "kept = 41; stream = (i for i in range(3)); next(stream)"))
-    lines = good(served_glovebox("session", "hibernate", "demo")).splitlines()
+    held = served_glovebox("session", "hibernate", "demo")
+    lines = held.stdout.splitlines()
+    assert held.returncode == NOT_STARTED and "demo is not hibernated: it stays in memory" in held.stderr, held
+    assert "glovebox exec demo -c 'del stream'" in held.stderr
     assert lines[0].startswith("trimmed, ") and lines[1].startswith("held awake by stream: "), lines
+    assert served_glovebox("session", "hibernate", "--all").returncode == NOT_STARTED
+    assert served_glovebox("session", "hibernate", "demo", "--json").returncode == NOT_STARTED
+    assert good(served_glovebox("session", "hibernate", "demo", "--trim")).startswith("trimmed, ")
     assert "generator" in lines[1] and len(lines) == 2, lines
     assert good(served_glovebox("exec", "demo", "-c", "kept + next(stream)")) == "42\n"
     good(served_glovebox("exec", "demo", "-c", "del stream"))
@@ -239,7 +259,9 @@ def test_hibernate_prints_what_holds_a_session_awake(served_glovebox: Glovebox) 
 def test_hibernate_names_no_variable_where_none_holds_a_session_awake(served_glovebox: Glovebox) -> None:
     code = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
     good(served_glovebox("exec", "demo", "-c", code))
-    lines = good(served_glovebox("session", "hibernate", "demo")).splitlines()
+    held = served_glovebox("session", "hibernate", "demo")
+    lines = held.stdout.splitlines()
+    assert held.returncode == NOT_STARTED and "glovebox session restart demo" in held.stderr, held
     assert lines[1].startswith("held awake: threads are running") and len(lines) == 2, lines
     good(served_glovebox("session", "restart", "demo"))
 
@@ -281,6 +303,32 @@ def test_status_shows_the_daemon_and_stop_returns_when_it_has_ended(served_glove
     # the next one finds no lock of the last
     good(served_glovebox("serve", "--background", "--pool", "0", "--preload", ""))
     assert read_json(served_glovebox("status", "--json"))["daemon"]["pid"] != pid
+
+
+def vaults(glovebox: Glovebox) -> list[str]:
+    title = f"glovebox: vault {glovebox.place.data}"
+    done = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True, timeout=60)
+    return [line for line in done.stdout.splitlines() if line.startswith(title)]
+
+
+def test_stop_tells_what_stays_in_memory_and_ends_it_without_a_daemon(served_glovebox: Glovebox) -> None:
+    good(served_glovebox("exec", "demo", "-c", "x = 1"))
+    stopped = served_glovebox("stop")
+    note = "glovebox: 1 session stays in memory for the next daemon; to end it: glovebox stop --end-sessions\n"
+    assert stopped.returncode == 0 and stopped.stdout == "" and stopped.stderr == note
+    assert len(vaults(served_glovebox)) == 1
+    ended = good(served_glovebox("stop", "--end-sessions", timeout=90))
+    assert "no daemon is running" in ended and "ending the sessions" in ended
+    assert vaults(served_glovebox) == [] and served_glovebox("status").returncode == 1
+    assert "ending" not in good(served_glovebox("stop", "--end-sessions"))
+    assert "NameError" in served_glovebox("exec", "demo", "-c", "x", timeout=90).stderr
+
+
+def test_stop_ends_a_vault_that_holds_nothing(served_glovebox: Glovebox) -> None:
+    assert len(vaults(served_glovebox)) == 1
+    stopped = served_glovebox("stop")
+    assert stopped.returncode == 0 and stopped.stderr == ""
+    assert vaults(served_glovebox) == []
 
 
 def test_two_that_start_a_daemon_at_once_both_work(idle_glovebox: Glovebox) -> None:
