@@ -138,6 +138,7 @@ int manager_open(struct session_manager *manager, struct err *err) {
         if (make_directories(manager, err) < 0 || disk_open(manager, err) < 0 ||
             registry_open(manager->data_dir, &manager->registry, quarantined, err) < 0)
                 return -1;
+        registry_name_socket(manager->registry, manager->options->socket_path);
         if (*quarantined)
                 daemon_log("the registry was damaged; it was moved to %s and a new one begun", quarantined);
         char id[DATA_ID_SIZE + 1];
