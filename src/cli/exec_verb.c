@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "cli/exec_verb.h"
 #include "cli/input_feed.h"
+#include "cli/limit_note.h"
 #include "cli/remote_run.h"
 #include "cli/run_code.h"
 #include "cli/session_request.h"
@@ -120,6 +121,7 @@ static int make_session(const struct session_options *options, const char *sessi
         json_t *body = json_object(), *answer = NULL;
         const struct daemon_request call = { .body = body };
         int code = session_request_put(&creation, body, err);
+        limit_note_print(&creation.run.request);
         if (code == 0 && json_object_size(body) > 0) {
                 (void) json_object_set_new(body, "op", json_string("session.create"));
                 (void) json_object_set_new(body, "session", json_string(session));

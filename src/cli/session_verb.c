@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "cli/limit_note.h"
 #include "cli/process_verb.h"
 #include "cli/session_action.h"
 #include "cli/session_print.h"
@@ -28,6 +29,7 @@ static int do_new(const struct session_options *options, char **names, struct er
         int code = body ? 0 : err_set(err, ERR_USAGE, "the session's name is not valid UTF-8");
         if (code == 0)
                 code = run_options_check(&options->run, err);
+        limit_note_print(&options->run.request);
         if (code == 0)
                 code = session_request_put(options, body, err);
         if (code == 0)

@@ -157,6 +157,9 @@ def test_a_port_is_not_taken_for_served_when_a_daemon_runs_without_it(served_glo
     assert good(served_glovebox("serve", "--new-key", "build")).startswith("gb_")
     twice = served_glovebox("serve", "--new-key", "build")
     assert twice.returncode == NOT_STARTED and "there is a key named build already" in twice.stderr
+    assert twice.stdout == "" and "glovebox key rm build\n" in twice.stderr
+    good(served_glovebox("key", "rm", "build"))
+    assert good(served_glovebox("serve", "--new-key", "build")).startswith("gb_")
     assert good(serve()) == "" and read_json(served_glovebox("status", "--json"))["daemon"]["api"] is None
     refused = serve("--port", "0")
     assert refused.returncode == NOT_STARTED and "UNIX socket alone" in refused.stderr, refused
@@ -183,7 +186,13 @@ def test_sessions_are_made_listed_shown_and_removed(served_glovebox: Glovebox) -
     assert table[0][:3] == ["NAME", "STATE", "IMAGE"] and sorted(row[0] for row in table[1:]) == ["demo", "two"]
     shown = read_json(served_glovebox("session", "show", "demo", "--json"))
     assert shown["name"] == "demo" and shown["limits"]["memory_bytes"] == 256 << 20
-    assert "256 MiB" in good(served_glovebox("session", "show", "demo"))
+    table = good(served_glovebox("session", "show", "demo"))
+    by = {"watched": "measured by the daemon while code runs", "quota": "enforced by the kernel (project quota)"}
+    assert "256 MiB" in table and by[shown["isolation"]["disk"]["by"]] in table, table
+    own = served_glovebox.place.make("own")
+    good(served_glovebox("session", "new", "mine", "--workspace", own))
+    assert "no limit (a directory of your own)" in good(served_glovebox("session", "show", "mine"))
+    good(served_glovebox("session", "rm", "mine"))
     removed = served_glovebox("session", "rm", "nobody", "demo")
     assert removed.returncode == NOT_STARTED and "nobody" in removed.stderr
     wait_for("demo is gone", lambda: good(served_glovebox("session", "ls", "--names")).split() == ["two"])
@@ -414,3 +423,22 @@ def test_output_without_a_reader_ends_the_client(served_glovebox: Glovebox) -> N
         process.stdout.read(10)
         process.stdout.close()
         assert process.wait(timeout=60 * slowness()) == 128 + signal.SIGPIPE
+
+
+def test_another_socket_for_a_data_directory_in_use_is_an_error_at_once(served_glovebox: Glovebox) -> None:
+    began = time.monotonic()
+    elsewhere = {"GLOVEBOX_SOCKET": str(served_glovebox.place.path / "nowhere/y")}
+    refused = served_glovebox("exec", "demo", "-c", "1", env=elsewhere)
+    assert refused.returncode == NOT_STARTED and time.monotonic() - began < 5 * slowness(), refused
+    socket = served_glovebox.place.data / "glovebox.sock"
+    assert f"and serves at {socket}: stop it first (glovebox stop --socket {socket})" in refused.stderr
+    assert not (served_glovebox.place.path / "nowhere").exists()
+
+
+def test_a_directory_that_was_made_for_a_socket_goes_with_its_daemon(idle_glovebox: Glovebox) -> None:
+    directory = idle_glovebox.place.path / "mistyped"
+    elsewhere = {"GLOVEBOX_SOCKET": str(directory / "y")}
+    good(idle_glovebox("serve", "--background", "--pool", "0", "--preload", "", env=elsewhere))
+    assert directory.is_dir()
+    good(idle_glovebox("stop", env=elsewhere))
+    assert not directory.exists()
