@@ -44,6 +44,8 @@ def test_the_operator_handles_sandboxes_of_any_key(make_service: StartService) -
     assert ann.get("/sandbox/bob%2Fbox").status == 404, "a key sees nothing of another's"
     assert daemon.cli("session", "rm", "ann/box").returncode == 0
     assert ann.get("/sandbox/box").status == 404 and bob.get("/sandbox/box").status == 200
+    wrong = service.client("ann").delete("/sandbox/alice")
+    assert wrong.status == 405 and "there is DELETE /sandbox/{user_id}/destroy" in wrong.json()["detail"], wrong
     removed = daemon.cli("session", "rm", "--key", "ann")
     assert removed.returncode == 0 and "1 sandboxes of ann" in removed.stdout, removed
     assert ann.get("/sandboxes").json() == {"sandboxes": []}
