@@ -226,6 +226,8 @@ static void free_sessions(struct session_manager *manager, bool end_sessions) {
                         (void) snprintf(doomed, sizeof(doomed), "%s", session->state_dir);
                 else if (session->kernel && !end_sessions)
                         kernel_let_go(session->kernel);
+                if (session->kernel && session_is_going(session)) /* killed, but its end was not seen yet */
+                        custody_drop(manager, session->kernel->id);
                 session_free(session);
                 if (*doomed)
                         janitor_remove(&manager->janitor, doomed);
