@@ -47,7 +47,7 @@ def test_the_operator_handles_sandboxes_of_any_key(make_service: StartService) -
     wrong = service.client("ann").delete("/sandbox/alice")
     assert wrong.status == 405 and "there is DELETE /sandbox/{user_id}/destroy" in wrong.json()["detail"], wrong
     removed = daemon.cli("session", "rm", "--key", "ann")
-    assert removed.returncode == 0 and "1 sandboxes of ann" in removed.stdout, removed
+    assert removed.returncode == 0 and "1 sandbox of ann" in removed.stdout, removed
     assert ann.get("/sandboxes").json() == {"sandboxes": []}
     assert len(bob.get("/sandboxes").json()["sandboxes"]) == 1
     for arguments in ((), ("--key", "ann", "x")):
