@@ -238,8 +238,8 @@ int verb_ps(int argc, char **argv) {
         return code < 0 ? terminal_fail(&err) : 0;
 }
 
-/* q, Enter or Ctrl-C ends it on a terminal; other input is not read. The first table comes after a short interval, so that
- * there is something to compare. */
+/* q, Enter or Ctrl-C ends it on a terminal; other input is not read. The first table comes after a short interval, so
+ * that there is something to compare. */
 static int process_watch(struct daemon_client *client, const struct err *no_daemon, const struct line *line,
                          struct err *err) {
         struct key_mode keys = { 0 };
