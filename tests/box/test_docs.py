@@ -175,8 +175,7 @@ def test_readme_commands_work_as_typed(glovebox: Glovebox) -> None:
             preexec_fn=glovebox._become,
         )
     finally:
-        glovebox("session", "rm", "demo", "alice")
-        glovebox("stop")
+        glovebox("stop", "--end-sessions")
     assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
     lines = done.stdout.splitlines()
     assert lines[0] == "42" and "6" in lines and "primes.py" in lines, done.stdout
