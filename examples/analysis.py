@@ -20,7 +20,7 @@ def make_readings(seed: int = 7) -> pd.DataFrame:
     """Hourly temperature and heating power of every room, with seasons, days and noise."""
     random = np.random.default_rng(seed)
     hours = pd.date_range("2025-01-01", "2025-12-31 23:00", freq="h")
-    day = hours.dayofyear.to_numpy()
+    day = hours.day_of_year.to_numpy()
     hour = hours.hour.to_numpy()
     outside = 10 - 11 * np.cos(2 * np.pi * (day - 15) / 365) + 3 * np.sin(2 * np.pi * (hour - 9) / 24)
     frames = []

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 GLOVEBOX = REPOSITORY / "build/glovebox"
 SCRIPT = REPOSITORY / "examples/analysis.py"
+RESULTS = REPOSITORY / "build/demo/artifacts"  # like everything that is built: `make clean` removes it
 NEEDED = "numpy pandas matplotlib"
 COULD_NOT_START = 125
 
@@ -72,18 +74,31 @@ def main() -> int:
     ensure_layer(options)
     # Not in the tree: a tree below /root could not be mounted, and must not be.
     with tempfile.TemporaryDirectory(prefix="glovebox-demo-") as workspace:
-        return show(analyse(options, workspace))
+        return show(analyse(options, workspace), workspace)
 
 
-def show(result: dict[str, Any]) -> int:
+def keep(artifact: dict[str, Any], workspace: str) -> str:
+    """Where a copy of it is that outlives the workspace."""
+    place = RESULTS / Path(artifact["path"]).name
+    try:
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        place.unlink(missing_ok=True)  # it may be of another user's demo
+        shutil.copyfile(artifact.get("host_path") or Path(workspace) / artifact["path"], place)
+    except OSError as error:
+        return f"{artifact['path']}, not kept: {error}"
+    return str(place)
+
+
+def show(result: dict[str, Any], workspace: str) -> int:
     say(result["stdout"])
+    if result["stderr"]:
+        say(result["stderr"])
     if result["status"] != "ok":
-        say(f"the run ended with status {result['status']}: {result['stderr']}")
+        say(f"the run ended with status {result['status']}")
         return 1
     for artifact in result["artifacts"]:
-        place = artifact.get("host_path") or artifact["path"]
+        place = keep(artifact, workspace)
         say(f"artifact   {place}  ({artifact['mime']}, {artifact['size']:,} bytes)")
-    say("           (removed at the end of the demo, with its directory)")
     say(f"took       {result['duration_ms']:.0f} ms in a fresh box that is gone now")
     return 0
 

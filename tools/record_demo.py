@@ -2,7 +2,8 @@
 """Record docs/demo.svg: run real commands on a terminal and draw what they print.
 
 Each command of SCENE runs in a shell on a pseudo-terminal. The picture holds its output unchanged, except that a line
-longer than the terminal wraps. The commands need the packages of `glovebox image build`. Usage, after `make`:
+longer than the terminal wraps between two words. The commands need the packages of `glovebox image build`. Usage,
+after `make`:
 
     tools/record_demo.py                 writes docs/demo.svg
     tools/record_demo.py --check         runs the commands, writes nothing, fails if one does not end as expected
@@ -18,6 +19,7 @@ import select
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -67,7 +69,7 @@ def run_on_terminal(command: str, environment: dict[str, str]) -> tuple[int, str
 
 
 def wrap(text: str) -> list[str]:
-    return [text[at : at + COLUMNS] for at in range(0, max(len(text), 1), COLUMNS)]
+    return textwrap.wrap(text, COLUMNS, replace_whitespace=False, break_on_hyphens=False) or [""]
 
 
 def perform(environment: dict[str, str]) -> list[tuple[bool, str]]:

@@ -36,10 +36,11 @@ static int check_new(const struct api_keys *keys, const char *name, struct err *
                                API_KEY_NAME_MAX);
         for (size_t i = 0; i < keys->n; i++)
                 if (strcmp(keys->keys[i].name, name) == 0)
-                        return err_set(err, ERR_EXISTS,
-                                       "there is a key named %s already; choose another name, or take its line out of "
-                                       "the file \"keys\" of the data directory",
-                                       name);
+                        return err_set(
+                                err, ERR_EXISTS,
+                                "there is a key named %s already, and its text is not kept; choose another name, "
+                                "or revoke it first: glovebox key rm %s",
+                                name, name);
         if (keys->n == API_KEYS_MAX)
                 return err_set(err, ERR_LIMIT, "there are more than %d keys", API_KEYS_MAX);
         return 0;

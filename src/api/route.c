@@ -58,9 +58,30 @@ static void add_allowed(char allow[static API_ALLOW_SIZE], const char *method) {
         (void) snprintf(allow + used, API_ALLOW_SIZE - used, "%s%s", used ? ", " : "", method);
 }
 
+/* A longer path that takes this method: DELETE /sandbox/{user_id}/destroy for DELETE /sandbox/{user_id}. */
+static const char *find_longer(const struct api_routes *routes, const char *method, const char *pattern) {
+        size_t size = strlen(pattern);
+        for (size_t i = 0; i < routes->n; i++) {
+                const char *longer = routes->rows[i].pattern;
+                if (strcmp(routes->rows[i].method, method) == 0 && strncmp(longer, pattern, size) == 0 &&
+                    longer[size] == '/')
+                        return longer;
+        }
+        return NULL;
+}
+
+static int refuse_method(const struct api_routes *routes, const char *method, const char *pattern, const char *allow,
+                         struct err *err) {
+        const char *longer = find_longer(routes, method, pattern);
+        return err_set(err, ERR_UNSUPPORTED, "%s is not possible here; this path takes %s%s%s%s%s%s", method, allow,
+                       longer ? " (there is " : "", longer ? method : "", longer ? " " : "", longer ? longer : "",
+                       longer ? ")" : "");
+}
+
 int api_route_find(const struct api_routes *routes, const char *method, const char *path, struct api_match *ret_match,
                    char ret_allow[static API_ALLOW_SIZE], struct err *err) {
         const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
+        const char *shape = "";
         ret_allow[0] = '\0';
         for (size_t i = 0; i < routes->n; i++) {
                 const struct api_route *route = &routes->rows[i];
@@ -68,6 +89,7 @@ int api_route_find(const struct api_routes *routes, const char *method, const ch
                         continue;
                 if (strcmp(route->method, wanted) != 0) {
                         add_allowed(ret_allow, route->method);
+                        shape = route->pattern;
                         continue;
                 }
                 ret_allow[0] = '\0';
@@ -76,7 +98,7 @@ int api_route_find(const struct api_routes *routes, const char *method, const ch
                 return take_parameters(route, path, ret_match, err);
         }
         if (ret_allow[0])
-                return err_set(err, ERR_UNSUPPORTED, "%s is not possible here; this path takes %s", method, ret_allow);
+                return refuse_method(routes, method, shape, ret_allow, err);
         return err_set(err, ERR_NOT_FOUND, "there is no %.200s; GET /openapi.json lists what there is", path);
 }
 

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "cli/exec_verb.h"
 #include "cli/input_feed.h"
+#include "cli/limit_note.h"
 #include "cli/remote_run.h"
 #include "cli/run_code.h"
 #include "cli/session_request.h"
@@ -121,12 +122,13 @@ static int make_session(const struct session_options *options, const char *sessi
         json_t *body = json_object(), *answer = NULL;
         const struct daemon_request call = { .body = body };
         int code = session_request_put(&creation, body, err);
+        limit_note_print(&creation.run.request);
         if (code == 0 && json_object_size(body) > 0) {
                 (void) json_object_set_new(body, "op", json_string("session.create"));
                 (void) json_object_set_new(body, "session", json_string(session));
                 code = daemon_client_call(client, &call, &answer, err);
                 if (code == 0 && !options->run.request.quiet)
-                        session_request_warn(session, answer);
+                        session_request_warn(&creation, session, answer);
         }
         json_decref(answer);
         json_decref(body);

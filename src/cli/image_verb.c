@@ -480,16 +480,9 @@ static int print_part(const char *name) {
         return 0;
 }
 
-/* Names that other tools have for these verbs work, too. */
 static const struct sub_verb *find_sub_verb(const char *name) {
-        static const char *const known[][2] = {
-                { "ls", "list" }, { "remove", "rm" }, { "delete", "rm" }, { "inspect", "show" }, { "load", "import" },
-        };
-        for (size_t i = 0; i < ELEMENTS(known); i++)
-                if (strcmp(known[i][0], name) == 0)
-                        name = known[i][1];
         for (size_t i = 0; i < ELEMENTS(sub_verbs); i++)
-                if (strcmp(sub_verbs[i].name, name) == 0)
+                if (verb_part_is(sub_verbs[i].name, name))
                         return &sub_verbs[i];
         return NULL;
 }

@@ -167,7 +167,7 @@ int verb_key(int argc, char **argv) {
                 return 0;
         }
         for (size_t i = 0; i < KEY_PARTS; i++) {
-                if (strcmp(word, key_parts[i].name) == 0) {
+                if (verb_part_is(key_parts[i].name, word)) {
                         int status = run_part(i, argv + 2, &err);
                         return status < 0 ? terminal_fail(&err) : status;
                 }

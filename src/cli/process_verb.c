@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -13,7 +14,9 @@
 #include "cli/box_rows.h"
 #include "cli/local_run.h"
 #include "cli/remote_run.h"
+#include "cli/session_print.h"
 #include "cli/ui/json_print.h"
+#include "cli/ui/key_mode.h"
 #include "cli/ui/table.h"
 #include "cli/ui/terminal.h"
 
@@ -178,8 +181,8 @@ static void add_cpu(struct table *table, const json_t *item, const json_t *befor
 static void add_item(struct table *table, const json_t *item, const json_t *before, uint64_t elapsed_ms) {
         const json_t *run = json_array_get(json_object_get(item, "runs"), 0);
         bool ephemeral = json_is_true(json_object_get(item, "ephemeral"));
-        const char *name = text_at(item, "name");
-        char bytes[32], age[32];
+        char bytes[32], age[32], name[140];
+        (void) session_print_name(item, name);
         table_add_format(table, "%.*s", ID_SHOWN, ephemeral && run ? text_at(run, "run_id") : text_at(item, "id"));
         table_add(table, ephemeral ? "(run)" : *name ? name : NULL);
         table_add(table, run ? text_at(run, "status") : text_at(item, "state"));
@@ -235,25 +238,26 @@ int verb_ps(int argc, char **argv) {
         return code < 0 ? terminal_fail(&err) : 0;
 }
 
-/* Enter or Ctrl-C ends it on a terminal; other input is not read. The first table comes after a short interval, so that
- * there is something to compare. */
+/* q, Enter or Ctrl-C ends it on a terminal; other input is not read. The first table comes after a short interval, so
+ * that there is something to compare. */
 static int process_watch(struct daemon_client *client, const struct err *no_daemon, const struct line *line,
                          struct err *err) {
-        bool repeat = isatty(STDOUT_FILENO) && !line->once, has_keys = repeat && isatty(STDIN_FILENO);
+        struct key_mode keys = { 0 };
+        bool repeat = isatty(STDOUT_FILENO) && !line->once, has_keys = repeat && key_mode_enter(&keys);
         json_t *before = NULL;
         uint64_t before_ms = clock_now_ms();
         int code = ask_ps(client, no_daemon, &before, err);
         for (uint64_t wait_ms = 500; code == 0; wait_ms = line->interval_ms) {
-                struct pollfd keys = { .fd = has_keys ? STDIN_FILENO : -1, .events = POLLIN };
-                if (poll(&keys, 1, (int) wait_ms) > 0)
+                if (key_mode_wait(&keys, (int) wait_ms))
                         break;
                 json_t *now = NULL;
                 code = ask_ps(client, no_daemon, &now, err);
                 uint64_t now_ms = clock_now_ms();
                 if (code == 0) {
                         if (repeat)
-                                (void) printf("\033[H\033[2Jglovebox top: every %g s, %s ends it\n\n",
-                                              (double) line->interval_ms / 1000, has_keys ? "Enter" : "Ctrl-C");
+                                (void) printf("\033[H\033[2Jglovebox top: every %g s, %s\n\n",
+                                              (double) line->interval_ms / 1000,
+                                              has_keys ? "Enter ends it (or q)" : "Ctrl-C ends it");
                         print_processes(now, before, now_ms - before_ms);
                         (void) fflush(stdout);
                 }
@@ -264,6 +268,8 @@ static int process_watch(struct daemon_client *client, const struct err *no_daem
                         break;
         }
         json_decref(before);
+        if (has_keys)
+                key_mode_leave(&keys);
         return code;
 }
 
@@ -409,6 +415,20 @@ int process_follow_run(struct daemon_client *client, const char *session, const 
         return code;
 }
 
+/* On a terminal a line before each run, as their outputs have no other mark between them. */
+static void print_run_heading(const json_t *run) {
+        time_t began = (time_t) (number_at(run, "began") / 1000);
+        struct tm local;
+        char when[32] = "";
+        if (!isatty(STDOUT_FILENO))
+                return;
+        if (localtime_r(&began, &local))
+                (void) strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &local);
+        (void) printf("%s-- %s, run %s%s\n", terminal_style(STDOUT_FILENO, TERMINAL_DIM), when, text_at(run, "run_id"),
+                      terminal_style(STDOUT_FILENO, TERMINAL_PLAIN));
+        (void) fflush(stdout);
+}
+
 static int print_logs(struct daemon_client *client, const char *session, uint64_t limit, struct err *err) {
         json_t *body = json_pack("{s:s, s:s, s:I}", "op", "session.log", "session", session, "limit",
                                  (json_int_t) limit),
@@ -416,6 +436,7 @@ static int print_logs(struct daemon_client *client, const char *session, uint64_
         int code = daemon_client_request(client, body, &answer, err);
         const json_t *runs = json_object_get(answer, "runs");
         for (size_t i = json_array_size(runs); code == 0 && i > 0; i--) { /* they come newest first */
+                print_run_heading(json_array_get(runs, i - 1));
                 int status =
                         process_follow_run(client, session, text_at(json_array_get(runs, i - 1), "run_id"), false, err);
                 code = status < 0 ? -1 : 0;

@@ -3,6 +3,7 @@
 
 #include "base/fd.h"
 #include "cli/image_command.h"
+#include "cli/limit_note.h"
 #include "cli/run_code.h"
 #include "cli/run_neighbours.h"
 #include "cli/run_phases.h"
@@ -61,6 +62,7 @@ int verb_run(int argc, char **argv) {
         if (chosen < 0 || image_command_choose(&options.request, &err) < 0 ||
             run_neighbours_choose(&options.request, &err) < 0)
                 return terminal_fail(&err);
+        limit_note_print(&options.request);
         run_phases_begin(options.request.verbose);
         int status = run_warm(&options, &err);
         if (status == RUN_WARM_NOT_HERE)

@@ -17,6 +17,7 @@
 #include "cli/ui/terminal.h"
 #include "client/daemon_client.h"
 #include "daemon/daemon.h"
+#include "store/registry.h"
 
 enum { OTHER_TIMEOUT_MS = 10000, LOG_MAX_BYTES = 8 << 20, READY_FD = 3 };
 
@@ -60,6 +61,13 @@ _Noreturn static void become_daemon(struct serve_options *options, int log_fd, i
         _exit(err_code_exit_status(err.code));
 }
 
+/* True if the daemon that holds the data directory serves elsewhere: waiting for this socket would be in vain. */
+static bool serves_elsewhere(const struct serve_options *options) {
+        char path[REGISTRY_SOCKET_MAX];
+        registry_find_socket(options->data_dir, path);
+        return *path && strcmp(path, options->socket_path) != 0;
+}
+
 /* Another daemon holds the socket or the data directory: does it answer within reasonable time? */
 static int wait_for_other(const struct serve_options *options) {
         uint64_t deadline = loop_now_ms() + OTHER_TIMEOUT_MS;
@@ -70,6 +78,8 @@ static int wait_for_other(const struct serve_options *options) {
                         daemon_client_close(&client);
                         return 0;
                 }
+                if (serves_elsewhere(options))
+                        break;
                 (void) nanosleep(&(const struct timespec) { .tv_nsec = 50 * 1000 * 1000 }, NULL);
         }
         return -1; /* the daemon's own error stays: it names the process that holds the lock */

@@ -37,6 +37,28 @@ static void print_hibernated(const json_t *answer) {
                 (void) printf("not carried: %s\n", harmless(json_string_value(json_array_get(lost, i)), why));
 }
 
+static bool is_identifier(const char *name) {
+        return *name && strspn(name, "_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == strlen(name);
+}
+
+/* It was to free its memory, and did not: a script that ends the daemon next would lose its variables. */
+static int check_asleep(const json_t *answer, const char *session, struct err *err) {
+        const char *state = json_string_value(json_object_get(answer, "state"));
+        const json_t *held = json_array_get(json_object_get(answer, "held_back"), 0);
+        const char *name = json_string_value(json_object_get(held, "name"));
+        if (!state || strcmp(state, "asleep") == 0)
+                return 0;
+        if (name && is_identifier(name))
+                return err_set(err, ERR_REFUSED,
+                               "session %s is not hibernated: it stays in memory with its variables; to hibernate it, "
+                               "delete what holds it (glovebox exec %s -c 'del %.100s'), then try again",
+                               session, session, name);
+        return err_set(err, ERR_REFUSED,
+                       "session %s is not hibernated: it stays in memory with its variables; end what holds it, then "
+                       "try again, or restart it without them: glovebox session restart %s",
+                       session, session);
+}
+
 static int hibernate_one(struct daemon_client *client, const struct session_line *line, char **names, struct err *err) {
         json_t *body = json_pack("{s:s, s:s, s:s}", "op", "session.hibernate", "session", names[0], "depth",
                                  line->trim ? "trim" : "sleep"),
@@ -46,6 +68,8 @@ static int hibernate_one(struct daemon_client *client, const struct session_line
                 code = json_print_answer(answer, err);
         else if (code == 0)
                 print_hibernated(answer);
+        if (code == 0 && !line->trim)
+                code = check_asleep(answer, names[0], err);
         json_decref(answer);
         return code;
 }

@@ -175,7 +175,8 @@ const struct verb_part session_parts[SESSION_PARTS] = {
           .completion = COMPLETE_SESSIONS },
         { .name = "hibernate",
           .operands = "NAME|--all",
-          .summary = "write its variables to disk and free its memory; the next call restores them",
+          .summary = "write its variables to disk and free its memory; the next call restores them. Fails if something "
+                     "holds it in memory",
           .options = TABLE(hibernate_rows),
           .completion = COMPLETE_SESSIONS },
         { .name = "log",

@@ -14,8 +14,7 @@ static const char *text_at(const json_t *object, const char *key) {
         return json_string_value(json_object_get(object, key));
 }
 
-/* "key/name" of what belongs to a key of the service. */
-static const char *name_of(const json_t *session, char ret_text[static 140]) {
+const char *session_print_name(const json_t *session, char ret_text[static 140]) {
         const char *name = text_at(session, "name"), *key = text_at(session, "key");
         (void) snprintf(ret_text, 140, "%s%s%s", key ? key : "", key ? "/" : "", name ? name : "");
         return ret_text;
@@ -51,7 +50,7 @@ void session_print_list(const json_t *sessions) {
         for (size_t i = 0; i < json_array_size(sessions); i++) {
                 const json_t *session = json_array_get(sessions, i);
                 char name[140];
-                table_add(&table, name_of(session, name));
+                table_add(&table, session_print_name(session, name));
                 table_add(&table, text_at(session, "state"));
                 table_add(&table, text_at(session, "image"));
                 add_bytes(&table, session, "memory_bytes");
@@ -66,7 +65,7 @@ void session_print_list(const json_t *sessions) {
 void session_print_names(const json_t *sessions) {
         for (size_t i = 0; i < json_array_size(sessions); i++) {
                 char name[140];
-                (void) name_of(json_array_get(sessions, i), name);
+                (void) session_print_name(json_array_get(sessions, i), name);
                 terminal_make_harmless(name);
                 (void) puts(name);
         }
@@ -81,14 +80,35 @@ static void add_row(struct table *table, const char *name, const char *text) {
         table_add(table, text);
 }
 
-static void add_limits(struct table *table, const json_t *limits) {
+/* The limit of its workspace, and who keeps it: `by` is of the isolation report. */
+static void add_disk(struct table *table, const json_t *limits, const char *by) {
+        static const char *const words[][2] = {
+                { "quota", ", enforced by the kernel (project quota)" },
+                { "watched", ", measured by the daemon while code runs" },
+                { "tmpfs", ", enforced by the kernel (tmpfs)" },
+        };
+        char bytes[32], text[100];
+        const char *how = "";
+        if (by && strcmp(by, "none") == 0) {
+                add_row(table, "disk", "no limit (a directory of your own)");
+                return;
+        }
+        for (size_t i = 0; by && i < ELEMENTS(words); i++)
+                if (strcmp(by, words[i][0]) == 0)
+                        how = words[i][1];
+        (void) snprintf(text, sizeof(text), "%s%s", units_format_bytes(number_at(limits, "disk_bytes"), bytes), how);
+        add_row(table, "disk", number_at(limits, "disk_bytes") ? text : NULL);
+}
+
+static void add_limits(struct table *table, const json_t *limits, const char *disk_by) {
         char bytes[32], text[100];
         static const struct {
                 const char *name, *key;
-        } sizes[] = { { "memory limit", "memory_bytes" }, { "/tmp", "tmp_bytes" }, { "disk", "disk_bytes" } };
+        } sizes[] = { { "memory limit", "memory_bytes" }, { "/tmp", "tmp_bytes" } };
         for (size_t i = 0; i < ELEMENTS(sizes); i++)
                 if (number_at(limits, sizes[i].key))
                         add_row(table, sizes[i].name, units_format_bytes(number_at(limits, sizes[i].key), bytes));
+        add_disk(table, limits, disk_by);
         double cpus = json_number_value(json_object_get(limits, "cpus"));
         (void) snprintf(text, sizeof(text), "%g", cpus);
         add_row(table, "processors", cpus > 0 ? text : NULL);
@@ -141,7 +161,8 @@ void session_print_one(const json_t *session) {
         add_row(&table, "pid", number_at(session, "pid") ? text : NULL);
         add_moment(&table, "created", session, "created");
         add_moment(&table, "used", session, "used");
-        add_limits(&table, json_object_get(session, "limits"));
+        add_limits(&table, json_object_get(session, "limits"),
+                   text_at(json_object_get(json_object_get(session, "isolation"), "disk"), "by"));
         add_isolation(&table, json_object_get(session, "isolation"));
         add_held_back(&table, json_object_get(session, "held_back"));
         table_print(&table, stdout);

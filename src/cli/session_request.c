@@ -2,11 +2,13 @@
 #include "box/policy.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "cli/box_rows.h"
 #include "cli/exec_verb.h"
 #include "cli/ui/terminal.h"
@@ -231,23 +233,76 @@ int session_request_put(const struct session_options *options, json_t *body, str
         return request->allow_weaker ? put_field(body, "allow_weaker", json_true(), "--allow-weaker", err) : 0;
 }
 
-void session_request_warn(const char *name, const json_t *answer) {
+/* ---- what an existing session keeps ---- */
+
+struct note {
+        char words[300], settable[200]; /* "memory, env"; " --memory 1g" */
+        bool has_others;                /* some that `session set` cannot change */
+};
+
+/* As an option takes it: "1g", "1536m", "1000". */
+static const char *format_size(uint64_t bytes, char ret_text[static 32]) {
+        static const struct {
+                uint64_t bytes;
+                const char *unit;
+        } units[] = { { GIB, "g" }, { MIB, "m" }, { 1 << 10, "k" }, { 1, "" } };
+        size_t i = 0;
+        while (bytes % units[i].bytes)
+                i++;
+        (void) snprintf(ret_text, 32, "%" PRIu64 "%s", bytes / units[i].bytes, units[i].unit);
+        return ret_text;
+}
+
+/* The option of `session set` that does what was asked for, or "". */
+static void find_option(const struct limits *limits, const char *key, char ret_option[static 64]) {
+        char size[32];
+        ret_option[0] = '\0';
+        if (strcmp(key, "memory_bytes") == 0)
+                (void) snprintf(ret_option, 64, " --memory %s", format_size(limits->memory_bytes, size));
+        else if (strcmp(key, "disk_bytes") == 0)
+                (void) snprintf(ret_option, 64, " --disk %s", format_size(limits->disk_bytes, size));
+        else if (strcmp(key, "cpus") == 0)
+                (void) snprintf(ret_option, 64, " --cpus %g", (double) limits->cpu_thousandths / 1000);
+        else if (strcmp(key, "pids") == 0)
+                (void) snprintf(ret_option, 64, " --pids %" PRIu64, limits->pids);
+        else if (strcmp(key, "timeout_ms") == 0)
+                (void) snprintf(ret_option, 64, " --timeout %" PRIu64 "ms", limits->timeout_ms);
+}
+
+static void note_add(struct note *note, const struct limits *limits, const char *key) {
+        const char *unit = strstr(key, "_bytes"); /* shown as memory, not memory_bytes; the same for _ms */
+        size_t used = strlen(note->words);
+        char option[64];
+        if (!unit)
+                unit = strstr(key, "_ms");
+        (void) snprintf(note->words + used, sizeof(note->words) - used, "%s%.*s", used ? ", " : "",
+                        unit ? (int) (unit - key) : 100, key);
+        find_option(limits, key, option);
+        used = strlen(note->settable);
+        (void) snprintf(note->settable + used, sizeof(note->settable) - used, "%s", option);
+        note->has_others |= !*option;
+}
+
+void session_request_warn(const struct session_options *options, const char *name, const json_t *answer) {
         const json_t *unchanged = json_object_get(answer, "unchanged");
-        char words[300] = "";
-        size_t used = 0, n = json_array_size(unchanged);
-        for (size_t i = 0; i < n && used < sizeof(words); i++) {
-                const char *word = json_string_value(json_array_get(unchanged, i));
-                const char *unit = word ? strstr(word, "_bytes") : NULL; /* shown as memory, not memory_bytes */
-                int size = unit ? (int) (unit - word) : 100;
-                int more =
-                        snprintf(words + used, sizeof(words) - used, "%s%.*s", i ? ", " : "", size, word ? word : "");
-                used += more > 0 ? (size_t) more : 0;
+        struct note note = { 0 };
+        for (size_t i = 0; i < json_array_size(unchanged); i++) {
+                const char *key = json_string_value(json_array_get(unchanged, i));
+                if (key)
+                        note_add(&note, &options->run.request.limits, key);
         }
-        if (n == 0)
+        if (!*note.words)
                 return;
-        terminal_make_harmless(words);
-        (void) fprintf(stderr,
-                       "glovebox: session %s is there already and stays as it was made; not changed: %s; use another "
-                       "name, or remove it first: glovebox session rm %s\n",
-                       name, words, name);
+        terminal_make_harmless(note.words);
+        (void) fprintf(stderr, "glovebox: session %s is there already and stays as it was made; not changed: %s", name,
+                       note.words);
+        if (note.has_others)
+                (void) fprintf(stderr,
+                               "; use another name, or remove it with its variables and files first: glovebox session "
+                               "rm %s",
+                               name);
+        if (*note.settable)
+                (void) fprintf(stderr, "; to change %s and keep its variables: glovebox session set %s%s",
+                               note.has_others ? "limits" : "that", name, note.settable);
+        (void) fputc('\n', stderr);
 }

@@ -29,4 +29,4 @@ void session_options_release(struct session_options *options);
 int session_request_put(const struct session_options *options, json_t *body, struct err *err);
 
 /* Prints on standard error which options an existing session did not take. `answer` is that of session.create. */
-void session_request_warn(const char *name, const json_t *answer);
+void session_request_warn(const struct session_options *options, const char *name, const json_t *answer);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "cli/limit_note.h"
 #include "cli/process_verb.h"
 #include "cli/session_action.h"
 #include "cli/session_print.h"
@@ -28,6 +29,7 @@ static int do_new(const struct session_options *options, char **names, struct er
         int code = body ? 0 : err_set(err, ERR_USAGE, "the session's name is not valid UTF-8");
         if (code == 0)
                 code = run_options_check(&options->run, err);
+        limit_note_print(&options->run.request);
         if (code == 0)
                 code = session_request_put(options, body, err);
         if (code == 0)
@@ -39,7 +41,7 @@ static int do_new(const struct session_options *options, char **names, struct er
         if (code == 0)
                 code = options->run.request.json ? json_print_answer(answer, err) : print_created(answer);
         if (code == 0 && !options->run.request.json)
-                session_request_warn(names[0], answer);
+                session_request_warn(options, names[0], answer);
         json_decref(answer);
         json_decref(body);
         return code;
@@ -127,7 +129,9 @@ static int remove_of_key(struct daemon_client *client, const struct session_line
                         code = remove_named(client, line, one, err);
         }
         if (code == 0 && !line->json)
-                (void) printf("%zu sandboxes of %s are removed\n", json_array_size(names), line->key);
+                (void) printf("%zu sandbox%s of %s %s removed\n", json_array_size(names),
+                              json_array_size(names) == 1 ? "" : "es", line->key,
+                              json_array_size(names) == 1 ? "is" : "are");
         json_decref(names);
         return code;
 }
@@ -274,13 +278,18 @@ static int run_part(size_t part, char **args, struct err *err) {
         return actions[part].run(&client, &line, rest.operands, err);
 }
 
-static int fail_unknown(const char *word) {
+static int fail_unknown(const char *word, const char *name) {
         struct err err;
         struct suggestion near = { .word = word };
         for (size_t i = 0; i < SESSION_PARTS; i++)
                 suggestion_consider(&near, session_parts[i].name);
         const char *best = suggestion_best(&near);
-        if (best)
+        if (strcmp(word, "wake") == 0)
+                (void) err_set(&err, ERR_USAGE,
+                               "session: there is no verb \"wake\": the next call wakes a session, for example "
+                               "glovebox exec %.60s -c pass",
+                               name ? name : "NAME");
+        else if (best)
                 (void) err_set(&err, ERR_USAGE, "session: unknown verb \"%.60s\"; did you mean \"%s\"?", word, best);
         else
                 (void) err_set(&err, ERR_USAGE, "session: %s%.60s%s; \"glovebox session --help\" lists what there is",
@@ -288,30 +297,18 @@ static int fail_unknown(const char *word) {
         return terminal_fail(&err);
 }
 
-/* Words of other tools. */
-static const char *usual_word(const char *word) {
-        static const char *const known[][2] = {
-                { "list", "ls" },   { "create", "new" }, { "make", "new" },        { "remove", "rm" },
-                { "delete", "rm" }, { "logs", "log" },   { "sleep", "hibernate" },
-        };
-        for (size_t i = 0; i < ELEMENTS(known); i++)
-                if (strcmp(word, known[i][0]) == 0)
-                        return known[i][1];
-        return word;
-}
-
 int verb_session(int argc, char **argv) {
-        const char *word = usual_word(argc > 1 ? argv[1] : "");
+        const char *word = argc > 1 ? argv[1] : "";
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
                 verb_print_help(stdout, verb_find("session"));
                 return 0;
         }
         for (size_t i = 0; i < SESSION_PARTS; i++) {
-                if (strcmp(word, session_parts[i].name) != 0)
+                if (!verb_part_is(session_parts[i].name, word))
                         continue;
                 struct err err = { 0 };
                 int status = actions[i].run ? run_part(i, argv + 2, &err) : run_new(i, argv + 2, &err);
                 return status < 0 ? terminal_fail(&err) : status;
         }
-        return fail_unknown(word);
+        return fail_unknown(word, argc > 2 ? argv[2] : NULL);
 }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/data_dir.h"
+#include "base/fd.h"
 #include "base/memory.h"
 #include "cli/box_rows.h"
 #include "cli/session_print.h"
@@ -10,6 +12,7 @@
 #include "cli/ui/json_print.h"
 #include "cli/ui/terminal.h"
 #include "client/daemon_client.h"
+#include "vault/vault.h"
 
 enum { END_TIMEOUT_MS = 60000 };
 
@@ -113,27 +116,52 @@ static int wait_for_end(int pidfd, struct err *err) {
         return err_set(err, ERR_TIMEOUT, "the daemon has not ended after %d s; see its log", END_TIMEOUT_MS / 1000);
 }
 
-static int status_stop(const struct line *line, const struct socket_place *place, struct err *err) {
-        _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
-        struct err why = { 0 };
-        if (daemon_client_open(place, DAEMON_ANY_VERSION, &client, &why) < 0) {
-                if (is_absent(&why)) {
-                        (void) printf("no daemon is running at %s\n", place->path);
-                        return 0;
-                }
-                *err = why;
-                return -1;
-        }
-        _cleanup_fd_ int pidfd = daemon_client_pidfd(&client);
+/* Sessions that the vault keeps although no daemon runs: a daemon is started to end them. */
+static bool has_orphans(const struct line *line) {
+        char data_dir[DATA_DIR_PATH_MAX], path[DATA_DIR_PATH_MAX + 16];
+        if (!line->end_sessions || data_dir_find(data_dir, NULL) < 0)
+                return false;
+        (void) snprintf(path, sizeof(path), "%s/vault.sock", data_dir);
+        return vault_is_running(path);
+}
+
+static void tell_awake(json_int_t n) {
+        if (n > 0)
+                (void) fprintf(
+                        stderr,
+                        "glovebox: %lld session%s stay%s in memory for the next daemon; to end %s: glovebox stop "
+                        "--end-sessions\n",
+                        (long long) n, n == 1 ? "" : "s", n == 1 ? "s" : "", n == 1 ? "it" : "them");
+}
+
+static int stop_connected(const struct line *line, struct daemon_client *client, struct err *err) {
+        _cleanup_fd_ int pidfd = daemon_client_pidfd(client);
         json_t *body = json_pack("{s:s, s:s}", "op", "shutdown", "sessions", line->end_sessions ? "end" : "keep");
         json_t *answer = NULL;
-        int code = daemon_client_request(&client, body, &answer, &why);
+        int code = daemon_client_request(client, body, &answer, err);
+        json_int_t n_awake = json_integer_value(json_object_get(answer, "awake"));
         json_decref(answer);
-        if (code < 0 && why.code != ERR_GONE) { /* it may exit without an answer */
-                *err = why;
+        if (code < 0 && err->code != ERR_GONE) /* it may exit without an answer */
                 return -1;
-        }
-        return wait_for_end(pidfd, err);
+        code = wait_for_end(pidfd, err);
+        if (code == 0)
+                tell_awake(n_awake);
+        return code;
+}
+
+static int status_stop(const struct line *line, const struct socket_place *place, struct err *err) {
+        _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
+        int code = daemon_client_open(place, DAEMON_ANY_VERSION, &client, err);
+        if (code == 0)
+                return stop_connected(line, &client, err);
+        if (!is_absent(err))
+                return -1;
+        bool starts = has_orphans(line);
+        if (starts && daemon_client_open(place, DAEMON_START | DAEMON_ANY_VERSION, &client, err) < 0)
+                return -1;
+        (void) printf("no daemon is running at %s%s\n", place->path,
+                      starts ? "; ending the sessions that the last one left in memory" : "");
+        return starts ? stop_connected(line, &client, err) : 0;
 }
 
 int verb_stop(int argc, char **argv) {

@@ -16,6 +16,25 @@ const struct verb *verb_find(const char *name) {
         return NULL;
 }
 
+bool verb_part_is(const char *name, const char *typed) {
+        static const char *const synonyms[][4] = {
+                { "ls", "list" },  { "rm", "remove", "delete" }, { "new", "create", "make" }, { "show", "inspect" },
+                { "log", "logs" }, { "hibernate", "sleep" },     { "import", "load" },
+        };
+        if (strcmp(name, typed) == 0)
+                return true;
+        for (size_t i = 0; i < ELEMENTS(synonyms); i++) {
+                bool has_name = false, has_typed = false;
+                for (size_t k = 0; k < ELEMENTS(synonyms[i]) && synonyms[i][k]; k++) {
+                        has_name |= strcmp(synonyms[i][k], name) == 0;
+                        has_typed |= strcmp(synonyms[i][k], typed) == 0;
+                }
+                if (has_name && has_typed)
+                        return true;
+        }
+        return false;
+}
+
 /* The verb that has a part of this name: "hibernate" is one of "session". */
 static const struct verb *find_by_part(const char *name) {
         for (size_t i = 0; i < n_verbs; i++)

@@ -33,6 +33,9 @@ extern const size_t n_verbs;
 /* NULL when there is none of this name. */
 const struct verb *verb_find(const char *name);
 
+/* True if `typed` is the part's name or what other programs call it: "list" for "ls", "remove" for "rm". */
+bool verb_part_is(const char *name, const char *typed);
+
 /* Prints "unknown verb" with the nearest one, and returns the exit status. */
 int verb_fail_unknown(const char *name);
 

@@ -207,7 +207,7 @@ const struct verb verbs[] = {
           .summary = "the same, updated, with the CPU usage",
           .run = verb_top,
           .synopsis = "glovebox top [OPTION...]\n",
-          .description = "Enter or Ctrl-C ends it.\n",
+          .description = "q, Enter or Ctrl-C ends it.\n",
           .options = &top_option_table },
         { .name = "kill",
           .summary = "end a run",
@@ -277,7 +277,7 @@ const struct verb verbs[] = {
           .run = verb_stop,
           .synopsis = "glovebox stop [--end-sessions]\n",
           .description = "Returns when the daemon has ended. Sessions keep their variables for the next daemon, unless "
-                         "--end-sessions is given.\n",
+                         "--end-sessions is given, which also ends those that an ended daemon left in memory.\n",
           .options = &stop_option_table },
         { .name = "mcp",
           .summary = "an MCP server for agents: sandboxes as tools, on standard input and output",

@@ -37,7 +37,8 @@ static int explain_connect(const char *path, int code, struct err *err) {
         if (code == ENOENT || code == ENOTDIR)
                 return err_set(
                         err, ERR_NOT_FOUND,
-                        "no daemon is running (there is no socket %s); start one with: glovebox serve --background",
+                        "no daemon is running (there is no socket %s); start one with: glovebox serve --background "
+                        "(sessions come back with it)",
                         path);
         if (code == ECONNREFUSED && there && !S_ISSOCK(status.st_mode))
                 return err_set(err, ERR_EXISTS,
@@ -45,7 +46,7 @@ static int explain_connect(const char *path, int code, struct err *err) {
         if (code == ECONNREFUSED)
                 return err_set(err, ERR_GONE,
                                "no daemon is running (the socket %s is left over from one that has ended); start one "
-                               "with: glovebox serve --background",
+                               "with: glovebox serve --background (sessions come back with it)",
                                path);
         if ((code == EACCES || code == EPERM) && there)
                 return err_set(

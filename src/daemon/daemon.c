@@ -154,6 +154,7 @@ static void daemon_stop(struct daemon *daemon) {
         client_free_all(daemon, true);
         if (daemon->front)
                 manager->options->front->close(daemon->front);
+        listener_remove_dir(daemon);
         manager_stop_making(manager);
         if (!daemon->end_sessions)
                 program_let_go_all(manager);

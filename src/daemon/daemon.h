@@ -19,6 +19,7 @@ enum {
 struct daemon {
         struct session_manager manager;
         int listen_fd, spare_fd; /* spare_fd is closed to accept and refuse a connection when descriptors run out */
+        bool made_socket_dir;    /* it is removed at the end if it is empty: its name may have been a mistake */
         uint64_t hung_up_ms;     /* when that was last logged */
         struct loop_watch *listen_watch, *signal_watch;
         int signal_fd;

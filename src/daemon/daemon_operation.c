@@ -127,6 +127,14 @@ int operation_status(struct caller *caller, struct err *err) {
         return 0;
 }
 
+/* Sessions whose variables the vault keeps for the next daemon. */
+static size_t count_awake(const struct session_manager *manager) {
+        size_t n = 0;
+        for (const struct session *session = manager->sessions; session; session = session->next)
+                n += session->kernel && !session->ephemeral && !session->helps && !session_is_going(session);
+        return n;
+}
+
 int operation_shutdown(struct caller *caller, bool end_sessions, struct err *err) {
         caller_begin(caller, "shutdown", NULL);
         if (!caller_is_operator(caller))
@@ -134,7 +142,8 @@ int operation_shutdown(struct caller *caller, bool end_sessions, struct err *err
         struct daemon *daemon = daemon_of(caller->manager); /* read before the answer frees the caller */
         daemon->end_sessions = end_sessions;
         daemon->manager.draining = true;
-        caller_answer(caller, json_object());
+        caller_answer(caller,
+                      json_pack("{s:I}", "awake", (json_int_t) (end_sessions ? 0 : count_awake(caller->manager))));
         loop_stop(daemon->manager.loop);
         return 0;
 }

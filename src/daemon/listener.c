@@ -63,20 +63,19 @@ static void on_connection(void *context, uint32_t events) {
                 daemon_log("%s", err.message);
 }
 
-static int make_parent(const char *path, bool is_runtime_dir, struct err *err) {
+static int make_parent(const char *path, bool is_runtime_dir, bool *ret_made, struct err *err) {
         char copy[512];
         (void) snprintf(copy, sizeof(copy), "%s", path);
         const char *parent = dirname(copy);
         if (is_runtime_dir)
                 return runtime_dir_make(parent, err);
-        if (mkdir(parent, 0700) < 0 && errno != EEXIST)
-                return err_sys(err, errno, "making %s", parent);
-        return 0;
+        *ret_made = mkdir(parent, 0700) == 0;
+        return *ret_made || errno == EEXIST ? 0 : err_sys(err, errno, "making %s for the socket", parent);
 }
 
 int listener_open(struct daemon *daemon, struct err *err) {
         const char *path = daemon->manager.options->socket_path;
-        if (make_parent(path, daemon->manager.options->socket_dir_is_ours, err) < 0)
+        if (make_parent(path, daemon->manager.options->socket_dir_is_ours, &daemon->made_socket_dir, err) < 0)
                 return -1;
         daemon->listen_fd = unix_listener_open(path, "--socket-dir", BACKLOG, err);
         if (daemon->listen_fd < 0)
@@ -98,4 +97,11 @@ void listener_close(struct daemon *daemon) {
         }
         fd_close(&daemon->listen_fd);
         fd_close(&daemon->spare_fd);
+}
+
+void listener_remove_dir(const struct daemon *daemon) {
+        char copy[512];
+        (void) snprintf(copy, sizeof(copy), "%s", daemon->manager.options->socket_path);
+        if (daemon->made_socket_dir)
+                (void) rmdir(dirname(copy));
 }

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "base/fd.h"
 #include "base/memory.h"
 #include "session/session.h"
 
@@ -89,6 +90,21 @@ void custody_make_sure(struct session_manager *manager) {
                 on_vault(manager, 0);
         if (manager->vault.fd < 0 && custody_start(manager, &err) < 0)
                 daemon_log("no session survives the end of this daemon: %s", err.message);
+}
+
+static void count_entry(const char *name, const void *note, size_t note_size, int *fds, size_t n_fds, void *context) {
+        size_t *n = context;
+        (void) note;
+        (void) note_size;
+        for (size_t i = 0; i < n_fds; i++)
+                fd_close(&fds[i]);
+        *n += name[0] != '.';
+}
+
+void custody_end_empty(struct session_manager *manager) {
+        size_t n = 0;
+        if (manager->vault.fd >= 0 && vault_each(&manager->vault, count_entry, &n, NULL) == 0 && n == 0)
+                (void) vault_end(&manager->vault, NULL);
 }
 
 void custody_close(struct session_manager *manager) {

@@ -15,6 +15,9 @@ int custody_open(struct session_manager *manager, struct err *err);
 /* Replaces a vault that has exited at once: for a daemon that is about to exit. */
 void custody_make_sure(struct session_manager *manager);
 
+/* Ends a vault that holds nothing: for a daemon that is about to exit. Else it would wait a minute for the next one. */
+void custody_end_empty(struct session_manager *manager);
+
 void custody_close(struct session_manager *manager);
 
 /* The kernel of a session that outlives the daemon. */

@@ -138,6 +138,7 @@ int manager_open(struct session_manager *manager, struct err *err) {
         if (make_directories(manager, err) < 0 || disk_open(manager, err) < 0 ||
             registry_open(manager->data_dir, &manager->registry, quarantined, err) < 0)
                 return -1;
+        registry_name_socket(manager->registry, manager->options->socket_path);
         if (*quarantined)
                 daemon_log("the registry was damaged; it was moved to %s and a new one begun", quarantined);
         char id[DATA_ID_SIZE + 1];
@@ -225,6 +226,8 @@ static void free_sessions(struct session_manager *manager, bool end_sessions) {
                         (void) snprintf(doomed, sizeof(doomed), "%s", session->state_dir);
                 else if (session->kernel && !end_sessions)
                         kernel_let_go(session->kernel);
+                if (session->kernel && session_is_going(session)) /* killed, but its end was not seen yet */
+                        custody_drop(manager, session->kernel->id);
                 session_free(session);
                 if (*doomed)
                         janitor_remove(&manager->janitor, doomed);
@@ -242,6 +245,7 @@ void manager_stop(struct session_manager *manager, bool end_sessions) {
         janitor_stop(&manager->janitor);
         if (end_sessions && manager->vault.fd >= 0)
                 (void) vault_end(&manager->vault, NULL);
+        custody_end_empty(manager);
         custody_close(manager);
         registry_close(manager->registry);
         journal_scratch_stop();

@@ -297,6 +297,8 @@ json_t *session_config_list_unchanged(const struct session *session, json_t *jso
                 const char *text = json_string_value(asked);
                 /* "network": none and "users": false are not stored. */
                 bool is_none = !has && ((text && strcmp(text, "none") == 0) || json_is_false(asked));
+                if (text && strcmp(kept_keys[i], "engine") == 0) /* native is not stored; auto leaves the choice */
+                        is_none = strcmp(text, "auto") == 0 || (!has && engine_is_native(text));
                 if (asked && !is_none && !json_equal(asked, has))
                         (void) json_array_append_new(list, json_string(kept_keys[i]));
         }

@@ -30,6 +30,12 @@ struct registry;
 int registry_open(const char *dir, struct registry **ret_registry, char ret_quarantined[static 4200], struct err *err);
 void registry_close(struct registry *registry);
 
+/* The socket of the daemon that holds the lock: it writes the path beside its pid, and others find it there. "": not
+ * known (yet). */
+enum { REGISTRY_SOCKET_MAX = 108 };
+void registry_name_socket(const struct registry *registry, const char *path);
+void registry_find_socket(const char *dir, char ret_path[static REGISTRY_SOCKET_MAX]);
+
 /* ERR_EXISTS for a name that its owner uses already, ERR_NOT_FOUND for an id that is not there. */
 int registry_add(struct registry *registry, const struct registry_session *session, struct err *err);
 int registry_remove(struct registry *registry, const char *id, struct err *err);

@@ -170,8 +170,25 @@ static int take_lock(int fd) {
         return 0;
 }
 
+void registry_find_socket(const char *dir, char ret_path[static REGISTRY_SOCKET_MAX]) {
+        char path[4200], text[REGISTRY_SOCKET_MAX + 32] = "";
+        (void) snprintf(path, sizeof(path), "%s/registry.lock", dir);
+        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+        const char *line = n > 0 ? strchr(text, '\n') : NULL;
+        (void) snprintf(ret_path, REGISTRY_SOCKET_MAX, "%.*s", line ? (int) strcspn(line + 1, "\n") : 0,
+                        line ? line + 1 : "");
+}
+
+void registry_name_socket(const struct registry *registry, const char *path) {
+        char text[REGISTRY_SOCKET_MAX + 32];
+        int length = snprintf(text, sizeof(text), "%d\n%.*s\n", (int) getpid(), REGISTRY_SOCKET_MAX - 1, path);
+        if (pwrite(registry->lock_fd, text, (size_t) length, 0) < 0)
+                errno = 0;
+}
+
 int registry_lock(const char *dir, struct err *err) {
-        char path[4200];
+        char path[4200], where[REGISTRY_SOCKET_MAX];
         (void) snprintf(path, sizeof(path), "%s/registry.lock", dir);
         _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0)
@@ -182,17 +199,19 @@ int registry_lock(const char *dir, struct err *err) {
                 if (code != -EWOULDBLOCK)
                         return err_sys(err, -code, "cannot lock %s", path);
                 pid_t holder = read_holder(fd);
+                registry_find_socket(dir, where);
                 if (holder > 0)
                         return err_set(err, ERR_BUSY,
-                                       "another Glovebox daemon, process %d, uses %s: stop it first (glovebox stop), "
-                                       "or give this one another data directory (GLOVEBOX_DATA_DIR)",
-                                       (int) holder, dir);
+                                       "another Glovebox daemon, process %d, uses %s%s%s: stop it first (glovebox "
+                                       "stop%s%s), or give this one another data directory (GLOVEBOX_DATA_DIR)",
+                                       (int) holder, dir, *where ? " and serves at " : "", where,
+                                       *where ? " --socket " : "", where);
                 return err_set(err, ERR_BUSY,
                                "another Glovebox daemon uses %s: stop it first, or give this one another data "
                                "directory",
                                dir);
         }
-        /* The PID in the file is for people only: the lock works without it, on a full disk too. */
+        /* The text in the file is for messages only: the lock works without it, on a full disk too. */
         char text[32];
         int length = snprintf(text, sizeof(text), "%d\n", (int) getpid());
         if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t) length, 0) < 0)

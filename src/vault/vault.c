@@ -207,6 +207,17 @@ int vault_open(const char *path, struct vault *ret_vault, bool *ret_new, struct 
         return lock_fd < 0 ? -1 : vault_open_locked(&address, path, ret_vault, ret_new, err);
 }
 
+bool vault_is_running(const char *path) {
+        struct sockaddr_un address;
+        _cleanup_fd_ int dir_fd = -1;
+        struct stat status;
+        if (lstat(path, &status) < 0 || !S_ISSOCK(status.st_mode) || find_address(path, &address, &dir_fd, NULL) < 0)
+                return false;
+        _cleanup_fd_ int lock_fd = take_lock(path, NULL); /* so that no daemon that starts now finds the vault busy */
+        _cleanup_fd_ int fd = lock_fd < 0 ? -1 : connect_to(&address);
+        return fd >= 0;
+}
+
 void vault_close(struct vault *vault) {
         fd_close(&vault->fd);
 }

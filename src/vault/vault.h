@@ -40,6 +40,9 @@ int vault_each(struct vault *vault,
                             void *context),
                void *context, struct err *err);
 
+/* True if a vault is alive at `path`. It starts none. */
+bool vault_is_running(const char *path);
+
 /* Ends the vault process, and with it every box whose last descriptors it held. When this returns, the process has
  * ended and the connection is closed. */
 int vault_end(struct vault *vault, struct err *err);

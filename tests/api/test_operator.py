@@ -44,8 +44,10 @@ def test_the_operator_handles_sandboxes_of_any_key(make_service: StartService) -
     assert ann.get("/sandbox/bob%2Fbox").status == 404, "a key sees nothing of another's"
     assert daemon.cli("session", "rm", "ann/box").returncode == 0
     assert ann.get("/sandbox/box").status == 404 and bob.get("/sandbox/box").status == 200
+    wrong = service.client("ann").delete("/sandbox/alice")
+    assert wrong.status == 405 and "there is DELETE /sandbox/{user_id}/destroy" in wrong.json()["detail"], wrong
     removed = daemon.cli("session", "rm", "--key", "ann")
-    assert removed.returncode == 0 and "1 sandboxes of ann" in removed.stdout, removed
+    assert removed.returncode == 0 and "1 sandbox of ann" in removed.stdout, removed
     assert ann.get("/sandboxes").json() == {"sandboxes": []}
     assert len(bob.get("/sandboxes").json()["sandboxes"]) == 1
     for arguments in ((), ("--key", "ann", "x")):
@@ -173,6 +175,21 @@ def test_all_that_is_awake_goes_to_sleep_at_once(make_service: StartService) -> 
     assert ann.get("/sandbox/a").json()["state"] == "asleep"
     assert daemon.client().request("session.show", session="b")["state"] == "asleep"
     assert ann.execute("a", "x")["result"]["text/plain"] == "1"
+
+
+def test_names_that_ps_lists_are_names_that_verbs_take(make_service: StartService) -> None:
+    service = make_service()
+    daemon = service.daemon
+    service.client("ann").execute("alice", "x = 1")
+    daemon.cli("exec", "alice", "-c", "y = 2")
+    for verb in (("ps",), ("top", "--once"), ("session", "ls")):
+        listed = daemon.cli(*verb).stdout.splitlines()[1:]
+        words = {word for line in listed for word in line.split()[:2]}
+        assert words >= {"alice", "ann/alice"} and len(listed) == 2, (verb, listed)
+    assert "ann/alice runs nothing now" in daemon.cli("kill", "ann/alice").stderr
+    daemon.cli("session", "rm", "alice")
+    removed = daemon.cli("session", "rm", "--key", "ann")
+    assert removed.stdout == "1 sandbox of ann is removed\n", removed
 
 
 def test_wrong_members_are_refused_over_http_for_new_and_existing(make_service: StartService) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import shutil
@@ -174,8 +175,7 @@ def test_readme_commands_work_as_typed(glovebox: Glovebox) -> None:
             preexec_fn=glovebox._become,
         )
     finally:
-        glovebox("session", "rm", "demo", "alice")
-        glovebox("stop")
+        glovebox("stop", "--end-sessions")
     assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
     lines = done.stdout.splitlines()
     assert lines[0] == "42" and "6" in lines and "primes.py" in lines, done.stdout
@@ -190,6 +190,12 @@ def test_recording_for_the_readme_is_made_of_what_the_commands_print() -> None:
     for command in commands:
         first = command.split(" -c ")[0]
         assert first in picture, f"docs/demo.svg lacks {first}: run tools/record_demo.py"
+    # a line that is too long wraps between two words
+    lines = re.findall(r"<text [^>]*>(.*?)</text>", picture)
+    text = html.unescape(" ".join(re.sub("<[^>]*>", "", line) for line in lines))
+    for command in (command.replace('\\"', '"') for command in commands):
+        assert command in text, f"docs/demo.svg lacks {command}: run tools/record_demo.py"
+    assert "raise --memory or process" in text
 
 
 @pytest.mark.layer
@@ -198,6 +204,8 @@ def test_the_demonstration_runs_and_leaves_nothing(layer_glovebox: Glovebox) -> 
     place = layer_glovebox.place
     temporary = place.make("demo-tmp")
     before, runs = count_host(layer_glovebox), layer_glovebox.environment()
+    figure = REPOSITORY / "build/demo/artifacts/heating.png"
+    figure.unlink(missing_ok=True)
     done = subprocess.run(
         ["/usr/bin/python3", str(REPOSITORY / "tools/demo.py")],
         env={**runs, "TMPDIR": str(temporary)},
@@ -206,6 +214,7 @@ def test_the_demonstration_runs_and_leaves_nothing(layer_glovebox: Glovebox) -> 
         timeout=90 * slowness(),
         check=False,
     )
-    assert done.returncode == 0 and "artifacts/heating.png" in done.stdout, done
+    assert done.returncode == 0 and str(figure) in done.stdout and "Warning" not in done.stdout, done
+    assert figure.read_bytes().startswith(b"\x89PNG"), "it can be looked at"
     assert list(temporary.iterdir()) == []
     assert left_behind(layer_glovebox, before) == {}

@@ -237,4 +237,7 @@ def test_user_without_control_groups_is_refused_or_gets_a_list_of_what_is_weaker
     report = result["isolation"]
     assert [text.split(":")[0] for text in report["weaker"]] == ["memory", "pids", "cpu"]
     assert report["cgroup"]["memory_bytes"] is None and report["cgroup"]["pids"] is None
+    told = bare("run", "--allow-weaker", "--memory", "600m", "-c", "print(1)")
+    assert told.stdout == "1\n" and "--memory 600 MiB is not kept" in told.stderr, told
+    assert bare("run", "--allow-weaker", "-c", "print(1)").stderr == ""
     assert left_behind(bare, before) == {}

@@ -281,6 +281,16 @@ def test_l26_shutdown_with_end_ends_the_sessions_and_keeps_their_files(start_dae
     assert done["result"] == {"text/plain": "(False, 'stays')"}, done
 
 
+def test_l26_shutdown_ends_the_vault_although_a_removed_session_is_still_ending(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    client = daemon.client()
+    client.execute("x = 1", "s")
+    client.begin("session.remove", session="s")
+    client.begin("shutdown")
+    assert daemon.process is not None and daemon.process.wait(60) == 0
+    assert daemon.vaults() == []
+
+
 def test_l30_a_daemon_that_cannot_start_gives_the_reason_and_deletes_nothing(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     daemon.client().execute("x = 1; open('file', 'w').write('stays')", "s")

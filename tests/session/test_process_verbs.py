@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,9 +84,17 @@ def test_top_repeats_its_table_on_a_terminal_until_enter(served_glovebox: Gloveb
             screen.expect(b"glovebox top: every 0.3 s, Enter ends it")
         table = screen.expect(b"glovebox top")
         assert cpu_shown(table, b"busy") > cpu_shown(table, b"quiet") >= 0, table
-        screen.type(b"\n")
+        screen.type(b"x\n")
         assert screen.process.wait(30) == 0
         screen.close()
+        for key, status in ((b"q", 0), (None, -signal.SIGINT)):
+            screen = Screen(served_glovebox, "top", "--interval", "300ms")
+            screen.expect(b"Enter ends it (or q)")
+            assert not termios.tcgetattr(screen.fd)[3] & (termios.ICANON | termios.ECHO)
+            screen.type(key) if key else screen.process.send_signal(signal.SIGINT)
+            assert screen.process.wait(30) == status
+            assert termios.tcgetattr(screen.fd)[3] & termios.ICANON, "the terminal is as it was"
+            screen.close()
         good(served_glovebox("kill", "-9", "busy"))
         process.communicate()
 
@@ -121,6 +130,21 @@ def test_logs_print_what_the_last_runs_printed(served_glovebox: Glovebox) -> Non
     assert good(served_glovebox("logs", "demo")) == "one\ntwo\nthree\n"
     assert good(served_glovebox("logs", "-f", "-n", "2", "demo")) == "two\nthree\n"
     assert served_glovebox("logs").returncode == 2
+    screen = Screen(served_glovebox, "logs", "-n", "2", "demo")
+    before = screen.expect(b"two\r\n")
+    assert re.fullmatch(rb"-- \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, run \w+\r\n", before), before
+    assert screen.expect(b"three").startswith(b"-- ")
+    screen.close()
+
+
+def test_an_interrupted_command_is_quiet(served_glovebox: Glovebox) -> None:
+    with served_glovebox.popen("exec", "demo", "--", "sleep", "1000") as process:
+        wait_for("it to run", lambda: running(served_glovebox) == 1)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+        assert (process.returncode, stdout, stderr) == (130, "", "")
+    late = served_glovebox("exec", "demo", "--timeout", "300ms", "--", "sleep", "1000")
+    assert late.returncode == 124 and "Traceback" not in late.stderr and "time limit" in late.stderr, late
 
 
 def test_cp_copies_files_and_directories_both_ways(served_glovebox: Glovebox) -> None:
@@ -232,6 +256,10 @@ def test_words_of_other_programs_are_understood(served_glovebox: Glovebox) -> No
     assert good(served_glovebox("session", "list", "--names")) == "demo\n"
     good(served_glovebox("session", "delete", "demo"))
     assert good(served_glovebox("image", "ls", "--names")) == "host\n"
+    good(served_glovebox("key", "create", "build"))
+    assert good(served_glovebox("key", "list", "--names")) == "build\n"
+    good(served_glovebox("key", "remove", "build"))
+    assert good(served_glovebox("key", "ls", "--names")) == ""
 
 
 def test_runs_without_a_daemon_are_listed_and_ended(glovebox: Glovebox) -> None:

@@ -162,7 +162,20 @@ def test_exec_says_which_settings_a_session_keeps(served_glovebox: Glovebox) -> 
     other = ["--memory", "300m", "--env", "A=2", "--allow-host", "example.org", "--mode", "fresh"]
     kept = served_glovebox("exec", "demo", *other, "-c", "os.environ['A']")
     assert good(kept) == "'1'\n" and "not changed: mode, memory, env, network; use another name" in kept.stderr
+    assert "to change limits and keep its variables: glovebox session set demo --memory 300m\n" in kept.stderr
     assert served_glovebox("exec", "demo", "--quiet", *other, "-c", "3").stderr == ""
+
+
+def test_a_limit_that_can_change_is_not_a_reason_to_remove_a_session(served_glovebox: Glovebox) -> None:
+    good(served_glovebox("exec", "demo", "--engine", "native", "-c", "kept = 41"))
+    options = ["--engine", "native", "--memory", "1536m", "--cpus", "0.5", "--pids", "99", "--disk", "2g"]
+    done = served_glovebox("exec", "demo", *options, "-c", "kept")
+    assert good(done) == "41\n" and "session rm" not in done.stderr and "engine" not in done.stderr, done.stderr
+    command = done.stderr.rsplit(": glovebox ", 1)[1].split()
+    assert sorted(command) == sorted("session set demo --memory 1536m --cpus 0.5 --pids 99 --disk 2g".split())
+    good(served_glovebox(*command))
+    again = served_glovebox("exec", "demo", *options, "-c", "kept")
+    assert good(again) == "41\n" and again.stderr == ""
 
 
 def test_a_port_is_not_taken_for_served_when_a_daemon_runs_without_it(served_glovebox: Glovebox) -> None:
@@ -172,6 +185,9 @@ def test_a_port_is_not_taken_for_served_when_a_daemon_runs_without_it(served_glo
     assert good(served_glovebox("serve", "--new-key", "build")).startswith("gb_")
     twice = served_glovebox("serve", "--new-key", "build")
     assert twice.returncode == NOT_STARTED and "there is a key named build already" in twice.stderr
+    assert twice.stdout == "" and "glovebox key rm build\n" in twice.stderr
+    good(served_glovebox("key", "rm", "build"))
+    assert good(served_glovebox("serve", "--new-key", "build")).startswith("gb_")
     assert good(serve()) == "" and read_json(served_glovebox("status", "--json"))["daemon"]["api"] is None
     refused = serve("--port", "0")
     assert refused.returncode == NOT_STARTED and "UNIX socket alone" in refused.stderr, refused
@@ -198,7 +214,13 @@ def test_sessions_are_made_listed_shown_and_removed(served_glovebox: Glovebox) -
     assert table[0][:3] == ["NAME", "STATE", "IMAGE"] and sorted(row[0] for row in table[1:]) == ["demo", "two"]
     shown = read_json(served_glovebox("session", "show", "demo", "--json"))
     assert shown["name"] == "demo" and shown["limits"]["memory_bytes"] == 256 << 20
-    assert "256 MiB" in good(served_glovebox("session", "show", "demo"))
+    table = good(served_glovebox("session", "show", "demo"))
+    by = {"watched": "measured by the daemon while code runs", "quota": "enforced by the kernel (project quota)"}
+    assert "256 MiB" in table and by[shown["isolation"]["disk"]["by"]] in table, table
+    own = served_glovebox.place.make("own")
+    good(served_glovebox("session", "new", "mine", "--workspace", own))
+    assert "no limit (a directory of your own)" in good(served_glovebox("session", "show", "mine"))
+    good(served_glovebox("session", "rm", "mine"))
     removed = served_glovebox("session", "rm", "nobody", "demo")
     assert removed.returncode == NOT_STARTED and "nobody" in removed.stderr
     wait_for("demo is gone", lambda: good(served_glovebox("session", "ls", "--names")).split() == ["two"])
@@ -208,6 +230,7 @@ def test_session_words_that_are_wrong_are_explained(served_glovebox: Glovebox) -
     for words, status, said in (
         (["session"], USAGE, "say what to do"),
         (["session", "lst"], USAGE, 'did you mean "ls"?'),
+        (["session", "wake", "demo"], USAGE, "glovebox exec demo -c pass"),
         (["session", "show"], USAGE, "needs a session's name"),
         (["session", "ls", "demo"], USAGE, "takes no name"),
         (["session", "restart", "a", "b"], USAGE, "takes one name"),
@@ -256,8 +279,14 @@ def test_a_pip_that_refuses_inside_a_script_says_what_to_do(served_glovebox: Glo
 
 def test_hibernate_prints_what_holds_a_session_awake(served_glovebox: Glovebox) -> None:
     good(served_glovebox("exec", "demo", "-c", "kept = 41; stream = (i for i in range(3)); next(stream)"))
-    lines = good(served_glovebox("session", "hibernate", "demo")).splitlines()
+    held = served_glovebox("session", "hibernate", "demo")
+    lines = held.stdout.splitlines()
+    assert held.returncode == NOT_STARTED and "demo is not hibernated: it stays in memory" in held.stderr, held
+    assert "glovebox exec demo -c 'del stream'" in held.stderr
     assert lines[0].startswith("trimmed, ") and lines[1].startswith("held awake by stream: "), lines
+    assert served_glovebox("session", "hibernate", "--all").returncode == NOT_STARTED
+    assert served_glovebox("session", "hibernate", "demo", "--json").returncode == NOT_STARTED
+    assert good(served_glovebox("session", "hibernate", "demo", "--trim")).startswith("trimmed, ")
     assert "generator" in lines[1] and len(lines) == 2, lines
     assert good(served_glovebox("exec", "demo", "-c", "kept + next(stream)")) == "42\n"
     good(served_glovebox("exec", "demo", "-c", "del stream"))
@@ -267,7 +296,9 @@ def test_hibernate_prints_what_holds_a_session_awake(served_glovebox: Glovebox) 
 def test_hibernate_names_no_variable_where_none_holds_a_session_awake(served_glovebox: Glovebox) -> None:
     code = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
     good(served_glovebox("exec", "demo", "-c", code))
-    lines = good(served_glovebox("session", "hibernate", "demo")).splitlines()
+    held = served_glovebox("session", "hibernate", "demo")
+    lines = held.stdout.splitlines()
+    assert held.returncode == NOT_STARTED and "glovebox session restart demo" in held.stderr, held
     assert lines[1].startswith("held awake: threads are running") and len(lines) == 2, lines
     good(served_glovebox("session", "restart", "demo"))
 
@@ -292,7 +323,8 @@ def test_status_and_stop_without_a_daemon(idle_glovebox: Glovebox) -> None:
     assert "no daemon is running" in good(idle_glovebox("stop"))
     for words in (["session", "ls"], ["session", "show", "demo"]):
         done = idle_glovebox(*words)
-        assert done.returncode == NOT_STARTED and "glovebox serve --background" in done.stderr
+        assert done.returncode == NOT_STARTED
+        assert "glovebox serve --background (sessions come back with it)" in done.stderr
     assert good(idle_glovebox("run", "-c", IN_KERNEL)) == "False\n"
     assert idle_glovebox("status").returncode == 1, "run starts no daemon"
 
@@ -309,6 +341,32 @@ def test_status_shows_the_daemon_and_stop_returns_when_it_has_ended(served_glove
     # the next one finds no lock of the last
     good(served_glovebox("serve", "--background", "--pool", "0", "--preload", ""))
     assert read_json(served_glovebox("status", "--json"))["daemon"]["pid"] != pid
+
+
+def vaults(glovebox: Glovebox) -> list[str]:
+    title = f"glovebox: vault {glovebox.place.data}"
+    done = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True, timeout=60)
+    return [line for line in done.stdout.splitlines() if line.startswith(title)]
+
+
+def test_stop_tells_what_stays_in_memory_and_ends_it_without_a_daemon(served_glovebox: Glovebox) -> None:
+    good(served_glovebox("exec", "demo", "-c", "x = 1"))
+    stopped = served_glovebox("stop")
+    note = "glovebox: 1 session stays in memory for the next daemon; to end it: glovebox stop --end-sessions\n"
+    assert stopped.returncode == 0 and stopped.stdout == "" and stopped.stderr == note
+    assert len(vaults(served_glovebox)) == 1
+    ended = good(served_glovebox("stop", "--end-sessions", timeout=90))
+    assert "no daemon is running" in ended and "ending the sessions" in ended
+    assert vaults(served_glovebox) == [] and served_glovebox("status").returncode == 1
+    assert "ending" not in good(served_glovebox("stop", "--end-sessions"))
+    assert "NameError" in served_glovebox("exec", "demo", "-c", "x", timeout=90).stderr
+
+
+def test_stop_ends_a_vault_that_holds_nothing(served_glovebox: Glovebox) -> None:
+    assert len(vaults(served_glovebox)) == 1
+    stopped = served_glovebox("stop")
+    assert stopped.returncode == 0 and stopped.stderr == ""
+    assert vaults(served_glovebox) == []
 
 
 def test_two_that_start_a_daemon_at_once_both_work(idle_glovebox: Glovebox) -> None:
@@ -394,3 +452,22 @@ def test_output_without_a_reader_ends_the_client(served_glovebox: Glovebox) -> N
         process.stdout.read(10)
         process.stdout.close()
         assert process.wait(timeout=60 * slowness()) == 128 + signal.SIGPIPE
+
+
+def test_another_socket_for_a_data_directory_in_use_is_an_error_at_once(served_glovebox: Glovebox) -> None:
+    began = time.monotonic()
+    elsewhere = {"GLOVEBOX_SOCKET": str(served_glovebox.place.path / "nowhere/y")}
+    refused = served_glovebox("exec", "demo", "-c", "1", env=elsewhere)
+    assert refused.returncode == NOT_STARTED and time.monotonic() - began < 5 * slowness(), refused
+    socket = served_glovebox.place.data / "glovebox.sock"
+    assert f"and serves at {socket}: stop it first (glovebox stop --socket {socket})" in refused.stderr
+    assert not (served_glovebox.place.path / "nowhere").exists()
+
+
+def test_a_directory_that_was_made_for_a_socket_goes_with_its_daemon(idle_glovebox: Glovebox) -> None:
+    directory = idle_glovebox.place.path / "mistyped"
+    elsewhere = {"GLOVEBOX_SOCKET": str(directory / "y")}
+    good(idle_glovebox("serve", "--background", "--pool", "0", "--preload", "", env=elsewhere))
+    assert directory.is_dir()
+    good(idle_glovebox("stop", env=elsewhere))
+    assert not directory.exists()

@@ -24,6 +24,7 @@ static const struct api_route rows[] = {
           .query = file_query,
           .answer_type = "application/octet-stream" },
         { .method = "DELETE", .pattern = "/sandbox/{user_id}/file", .name = "delete", .summary = "delete" },
+        { .method = "GET", .pattern = "/sandbox/{user_id}", .name = "show", .summary = "one" },
         { .method = "GET", .pattern = "/runs/{run}", .name = "run", .summary = "a run" },
 };
 static const struct api_routes routes = { .rows = rows, .n = sizeof(rows) / sizeof(rows[0]) };
@@ -46,9 +47,14 @@ static void test_find(void) {
         is_text(api_match_get(&match, "run"), "x/y", "as part of the value");
         is_text(find("POST", "/sandbox/a/file", &match, allow, &err), "unsupported", "a wrong method");
         is_text(allow, "GET, DELETE", "gets the right ones");
-        static const char *const nowhere[] = { "/",        "/healt",     "/healthy",
-                                               "/health/", "/sandbox/a", "/sandbox/a/b/create",
-                                               "/runs",    "/runs/a/b",  "/sandbox/a/create/" };
+        is_text(err.message, "POST is not possible here; this path takes GET, DELETE", "and no other path has it");
+        is_text(find("DELETE", "/sandbox/a", &match, allow, &err), "unsupported", "a path that is too short");
+        is_text(err.message,
+                "DELETE is not possible here; this path takes GET (there is DELETE /sandbox/{user_id}/file)",
+                "gets the one that takes the method");
+        static const char *const nowhere[] = { "/",        "/healt",    "/healthy",
+                                               "/health/", "/sandbox",  "/sandbox/a/b/create",
+                                               "/runs",    "/runs/a/b", "/sandbox/a/create/" };
         for (size_t i = 0; i < sizeof(nowhere) / sizeof(nowhere[0]); i++)
                 is_text(find("GET", nowhere[i], &match, allow, &err), "not_found", "%s is not there", nowhere[i]);
         is_text(find("GET", "/runs/", &match, allow, &err), "usage", "an empty name is refused");

@@ -95,6 +95,8 @@ class Runner:
         self._stdio.flush()
         code, failure = self._gate.run_guarded(command_run, request, self.show_quietly)
         outcome = self._outcome(None, failure)
+        if isinstance(failure, KeyboardInterrupt):  # as in a shell; the traceback would be of this kernel's own code
+            outcome = outcome._replace(error=None)
         if failure is None and code != 0:
             outcome = outcome._replace(status="error", exit_code=code)
         self._gate.repair()
