@@ -77,8 +77,7 @@ struct run_request {
  * `options` stays NULL. The texts are those of `json`. */
 int run_request_read_json(json_t *json, struct run_request *ret_request, struct err *err);
 
-/* How a package is added to this session; the name of the package follows. The kernel writes it into the traceback of a
- * missing module. */
+/* How a package is added to this session; the name of the package follows. For the traceback of a missing module. */
 enum { OPERATION_INSTALL_HINT_MAX = 200 };
 void operation_install_hint(const struct caller *caller, const char *session,
                             char ret_hint[static OPERATION_INSTALL_HINT_MAX]);
