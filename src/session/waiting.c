@@ -38,7 +38,7 @@ static int write_file(struct session *session, uint64_t number, const char *text
                 return -errno;
         waiting_path(session, number, "", path);
         waiting_path(session, number, ".new", beside);
-        _cleanup_fd_ int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+        _cleanup_fd_ int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
         int code = fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
         if (code == 0 && rename(beside, path) < 0)
                 code = -errno;
