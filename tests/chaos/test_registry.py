@@ -188,7 +188,11 @@ def test_a_fifo_in_the_place_of_a_file_holds_up_no_start(start_daemon: StartDaem
     daemon.kill()
     moved = put_fifos(daemon.data, names)
     process = daemon.launch()
-    wait_for("the daemon to serve or to refuse", daemon._serves_or_died, 15)
+    try:
+        wait_for("the daemon to serve or to refuse", daemon._serves_or_died, 15)
+    except AssertionError:
+        process.kill()
+        raise
     if FIFOS[names]:
         assert process.poll() is not None and FIFOS[names] in daemon.words(), daemon.words()
     else:
