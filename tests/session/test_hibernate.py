@@ -171,6 +171,14 @@ def test_daemon_killed_before_it_recorded_a_wake_loses_nothing(start_daemon, is_
     finally:
         os.close(replies)
     client = daemon.start().client()
+    file = daemon.data / "state" / show(client, "s")["id"] / "kernel" / "sleep"
+    if is_lost:  # how far the wake came is unknown: the file counts
+        wait_for("the session to be asleep again", lambda: show(client, "s")["state"] == "asleep", 10)
+        assert file.exists()
+    else:
+        wait_for("the file to be gone", lambda: not file.exists(), 10)
+    daemon.kill()
+    client = daemon.start().client()
     done = client.execute("slow.kept", "s")
     assert done["result"] == {"text/plain": "'alive'"} and "variables_lost" not in done and "wake" not in done, done
 
