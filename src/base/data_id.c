@@ -63,7 +63,8 @@ static bool read_id(int dir_fd, const char *place, char ret_id[static DATA_ID_SI
 static int write_id(int dir_fd, const char *place, const char *id) {
         char text[TEXT_SIZE];
         write_lines(id, place, text);
-        _cleanup_fd_ int fd = openat(dir_fd, "id.new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+        const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC; /* a FIFO: ENXIO */
+        _cleanup_fd_ int fd = openat(dir_fd, "id.new", flags, 0600);
         int code = fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
         return code < 0 || renameat(dir_fd, "id.new", dir_fd, "id") == 0 ? code : -errno;
 }

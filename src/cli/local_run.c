@@ -126,9 +126,10 @@ static void each_local_run(bool (*take)(const char *id, const json_t *text, pid_
         while (more && directory && (entry = readdir(directory))) {
                 char line[TEXT_MAX];
                 size_t length = strlen(entry->d_name);
-                _cleanup_fd_ int fd = length >= ID_MIN && length <= ID_MAX ? openat(dirfd(directory), entry->d_name,
-                                                                                    O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
-                                                                           : -1;
+                _cleanup_fd_ int fd = length >= ID_MIN && length <= ID_MAX
+                                              ? openat(dirfd(directory), entry->d_name,
+                                                       O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+                                              : -1;
                 pid_t pid = fd < 0 ? 0 : holder_of(dirfd(directory), entry->d_name, fd);
                 ssize_t size = pid > 0 ? read(fd, line, sizeof(line)) : 0;
                 json_t *text = size > 0 ? json_loadb(line, (size_t) size, 0, NULL) : NULL;

@@ -28,7 +28,8 @@ static int open_log(const char *data_dir, struct err *err) {
         struct stat status;
         if (lstat(path, &status) == 0 && status.st_size > LOG_MAX_BYTES)
                 (void) rename(path, old);
-        int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+        const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK; /* a FIFO: ENXIO */
+        int fd = open(path, flags, 0600);
         return fd < 0 ? err_sys(err, errno, "opening the log %s", path) : fd;
 }
 

@@ -31,15 +31,15 @@ static void waiting_path(const struct session *session, uint64_t number, const c
         (void) snprintf(ret_path, 1200, "%.1000s/waiting/%020" PRIu64 "%s", session->state_dir, number, suffix);
 }
 
-static int write_file(struct session *session, uint64_t number, const char *text) {
+static int write_file(struct session *session, uint64_t number, const char *text, size_t size) {
         char path[1200], beside[1200];
         (void) snprintf(path, sizeof(path), "%.1000s/waiting", session->state_dir);
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
                 return -errno;
         waiting_path(session, number, "", path);
         waiting_path(session, number, ".new", beside);
-        _cleanup_fd_ int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-        int code = fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
+        _cleanup_fd_ int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+        int code = fd < 0 ? -errno : fd_write_all(fd, text, size);
         if (code == 0 && rename(beside, path) < 0)
                 code = -errno;
         if (code < 0)
@@ -52,17 +52,18 @@ int waiting_put(struct run *run, bool cancel_on_disconnect, struct err *err) {
                 return 0;
         json_t *json = json_pack("{s:s, s:I, s:b, s:O}", "id", run->id, "timeout_ms", (json_int_t) run->timeout_ms,
                                  "cancel", (int) cancel_on_disconnect, "request", run->request);
-        _cleanup_free_ char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+        if (!json)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        _cleanup_json_writer_ struct json_writer text = { 0 }; /* json_dumps needs 6 ms for a megabyte of code */
+        char check[16];
+        json_writer_put_value(&text, json);
         json_decref(json);
-        if (!text)
+        int size = snprintf(check, sizeof(check), "\n%08x\n", crc32c(0, text.bytes, text.size));
+        json_writer_put(&text, check, (size_t) size);
+        if (text.failed)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         uint64_t number = next_number(run->session);
-        _cleanup_free_ char *checked = NULL;
-        if (asprintf(&checked, "%s\n%08x\n", text, crc32c(0, text, strlen(text))) < 0) {
-                checked = NULL;
-                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        }
-        int code = write_file(run->session, number, checked);
+        int code = write_file(run->session, number, text.bytes, text.size);
         if (code < 0)
                 return err_sys(err, -code, "the run cannot wait: it cannot be written to the disk");
         run->waiting_number = number;

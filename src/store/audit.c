@@ -69,7 +69,8 @@ struct file {
 };
 
 static int open_file(const char *path) {
-        return open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+        const int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC; /* a FIFO: ENXIO */
+        return open(path, flags, 0600);
 }
 
 static void audit_rotate(struct file *file) {

@@ -186,3 +186,42 @@ def test_locks_on_files_of_usr_are_the_boxs_own(glovebox: Glovebox) -> None:
             other = glovebox("run", "-c", LOCK, input="\n")
             assert other.stdout == "locked\n", other
         process.communicate("\n", timeout=60 * slowness())
+
+
+# As many open files as its processes can have.
+OPEN = r"""
+import os, resource, signal
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+ours, theirs = os.pipe()
+children = []
+try:
+    while len(children) < 100:
+        child = os.fork()
+        if child == 0:
+            n = 0
+            try:
+                while True:
+                    os.open("/dev/null", os.O_RDONLY)
+                    n += 1
+            except OSError:
+                os.write(theirs, b"%d\n" % n)
+            signal.pause()
+        children.append(child)
+except OSError:
+    pass
+text = b""
+while text.count(b"\n") < len(children):
+    text += os.read(ours, 65536)
+print(sum(map(int, text.split())))
+for child in children:
+    os.kill(child, signal.SIGKILL)
+"""
+
+
+def test_open_files_of_a_box_are_bounded_by_its_processes_and_its_memory(glovebox: Glovebox) -> None:
+    done = glovebox("run", "--pids", "8", "-c", OPEN, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert 4000 < int(done.stdout) <= 8 * 4096, done.stdout
+    done = glovebox("run", "--pids", "100", "--memory", "32m", "-c", OPEN, timeout=120)
+    assert done.returncode == 137 and "memory limit 32 MiB reached" in done.stderr, done

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from support.client import Client, DaemonError
-from support.daemon import Daemon
+from support.daemon import Daemon, wait_for
 from support.daemons import StartDaemon
+from support.glovebox import Glovebox
 
 
 def truncated(path: Path) -> None:
@@ -138,3 +139,84 @@ def test_a_damaged_id_of_the_data_directory_is_mended(start_daemon: StartDaemon)
     place.write_bytes(whole.split(b"\n")[0].rpartition(b" ")[0] + b"\n")  # as older versions wrote it
     daemon.start()
     assert place.read_bytes() == whole
+
+
+SERVES = ""
+FIFOS = {
+    ".glovebox-private": SERVES,
+    "id": SERVES,
+    "id id.new": "an id: No such device",
+    "keys": "keys is not a file",
+    "registry.db": "registry.db is not a file: move it away",
+    "registry.db-wal": SERVES,
+    "registry.db-shm": "cannot open the registry",
+    "registry.lock": SERVES,
+    "reserve": SERVES,
+    "vault.sock.lock": SERVES,
+    "audit.log": SERVES,
+    "state/*/session.json": SERVES,
+    "state/*/journal/events": SERVES,
+    "state/*/journal/inbox": SERVES,
+    "state/*/journal/out.0": SERVES,
+    "state/*/kernel/sleep": SERVES,
+    "state/*/waiting/*": SERVES,
+}
+
+
+def put_fifos(data: Path, names: str) -> dict[Path, Path]:
+    """In the place of these files; where the files are now."""
+    moved = {}
+    for name in names.split():
+        for path in list(data.glob(name)) or [data / name]:
+            if path.exists():
+                moved[path] = path.rename(f"{path}.was")
+            os.mkfifo(path)
+    return moved
+
+
+@pytest.mark.parametrize("names", FIFOS)
+def test_a_fifo_in_the_place_of_a_file_holds_up_no_start(start_daemon: StartDaemon, names: str) -> None:
+    """Opening one waits for the other end, unless told otherwise."""
+    daemon = start_daemon("--port", "0", "--new-key", "ann")
+    daemon.options = daemon.options[:-2]
+    client = daemon.client()
+    client.execute("x = 'alive'", "living")
+    client.execute("x = 'asleep'", "sleeping")
+    assert client.request("session.hibernate", session="sleeping")["state"] == "asleep"
+    for _ in range(2):  # they wait while the kernel is made
+        client.request("execute", session="busy", code="import time; time.sleep(1)", detach=True)
+    daemon.kill()
+    moved = put_fifos(daemon.data, names)
+    process = daemon.launch()
+    try:
+        wait_for("the daemon to serve or to refuse", daemon._serves_or_died, 15)
+    except AssertionError:
+        process.kill()
+        raise
+    if FIFOS[names]:
+        assert process.poll() is not None and FIFOS[names] in daemon.words(), daemon.words()
+    else:
+        client = daemon.client(timeout=15)
+        assert client.request("session.list")["ok"]
+        for name in ("living", "sleeping", "busy"):
+            with contextlib.suppress(DaemonError):  # it may be lost; no answer hangs
+                client.request("session.log", session=name)
+                client.execute("x", name)
+        daemon.kill()
+    for path, was in moved.items():
+        was.rename(path)
+    sessions = daemon.start().client().request("session.list")["sessions"]
+    assert sorted(session["name"] for session in sessions) == ["busy", "living", "sleeping"]
+
+
+def test_a_fifo_in_the_place_of_the_log_holds_up_no_start(root_glovebox: Glovebox) -> None:
+    os.mkfifo(root_glovebox.place.data / "daemon.log")
+    refused = root_glovebox("serve", "--background", timeout=30)
+    assert refused.returncode != 0 and "opening the log" in refused.stderr, refused
+
+
+def test_a_fifo_beside_the_files_of_runs_holds_up_no_list_of_them(root_glovebox: Glovebox) -> None:
+    runs = root_glovebox.place.data / "runs"
+    runs.mkdir(0o700, parents=True, exist_ok=True)
+    os.mkfifo(runs / ("a" * 26))
+    assert "no daemon" in root_glovebox("ps", timeout=30).stderr

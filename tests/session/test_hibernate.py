@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 from pathlib import Path
 
@@ -132,6 +133,54 @@ def test_daemon_killed_while_a_session_goes_to_sleep_loses_nothing(start_daemon)
     wait_for("the kernel to be gone", lambda: is_gone(kernel))
     client = daemon.start().client()
     assert result(client, "kept", "s") == "'alive'"
+
+
+SLOW_TO_WAKE = """
+import os, time
+class Slow:
+    def __setstate__(self, state):
+        self.kept = state['kept']
+        if os.path.exists('/workspace/slow'):
+            open('/workspace/waking', 'w').close()
+            while not os.path.exists('/workspace/go'): time.sleep(0.01)
+slow = Slow()
+slow.kept = 'alive'
+"""
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["unread", "lost"])
+def test_daemon_killed_before_it_recorded_a_wake_loses_nothing(start_daemon, is_lost: bool) -> None:  # noqa: ANN001
+    """The kernel has the variables, and the record still names the file."""
+    daemon = start_daemon()
+    client = daemon.client()
+    client.execute(SLOW_TO_WAKE, "s")
+    workspace = Path(show(client, "s")["workspace"])
+    assert client.request("session.hibernate", session="s", depth="sleep")["state"] == "asleep"
+    (workspace / "slow").touch()
+    client.begin("execute", session="s", code="1")
+    wait_for("the wake to begin", lambda: (workspace / "waking").exists())
+    kernel = daemon.kernel_of("s")
+    replies = os.open(f"/proc/{kernel}/fd/4", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        os.kill(daemon.pid, signal.SIGSTOP)
+        (workspace / "go").touch()
+        wait_for("the answer", lambda: select.select([replies], [], [], 0)[0])
+        daemon.kill()
+        if is_lost:
+            assert b'"ok":true' in os.read(replies, 1 << 20)
+    finally:
+        os.close(replies)
+    client = daemon.start().client()
+    file = daemon.data / "state" / show(client, "s")["id"] / "kernel" / "sleep"
+    if is_lost:  # how far the wake came is unknown: the file counts
+        wait_for("the session to be asleep again", lambda: show(client, "s")["state"] == "asleep", 10)
+        assert file.exists()
+    else:
+        wait_for("the file to be gone", lambda: not file.exists(), 10)
+    daemon.kill()
+    client = daemon.start().client()
+    done = client.execute("slow.kept", "s")
+    assert done["result"] == {"text/plain": "'alive'"} and "variables_lost" not in done and "wake" not in done, done
 
 
 @pytest.mark.parametrize("how", ["option", "variable"])

@@ -87,7 +87,7 @@ static const struct {
         { { "--memory", "0" }, "a Python interpreter alone needs about 16m" },
         { { "--memory", "-1" }, "--memory: \"-1\" is not a size" },
         { { "--memory", "12x" }, "\"12x\" is not a size" },
-        { { "--memory", "2t" }, "choose from 8 MiB to 1 TiB" },
+        { { "--memory", "2t" }, "choose from 16 MiB to 1 TiB" },
         { { "--cpus", "0.001" }, "choose from 0.01 to 1024" },
         { { "--pids", "32769" }, "choose from 1 to 32768" },
         { { "--timeout", "8d" }, "out of range" },
