@@ -211,10 +211,11 @@ bool vault_is_running(const char *path) {
         struct sockaddr_un address;
         _cleanup_fd_ int dir_fd = -1;
         struct stat status;
-        if (lstat(path, &status) < 0 || !S_ISSOCK(status.st_mode) || find_address(path, &address, &dir_fd, NULL) < 0)
+        if (lstat(path, &status) < 0 || !S_ISSOCK(status.st_mode) ||
+            vault_find_address(path, &address, &dir_fd, NULL) < 0)
                 return false;
-        _cleanup_fd_ int lock_fd = take_lock(path, NULL); /* so that no daemon that starts now finds the vault busy */
-        _cleanup_fd_ int fd = lock_fd < 0 ? -1 : connect_to(&address);
+        _cleanup_fd_ int lock_fd = vault_lock(path, NULL); /* a daemon that starts now must not find the vault busy */
+        _cleanup_fd_ int fd = lock_fd < 0 ? -1 : vault_connect(&address);
         return fd >= 0;
 }
 
