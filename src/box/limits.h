@@ -16,6 +16,15 @@ struct limits {
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
 
+/* The least memory of a box. A kernel that has run nothing needs 9 MiB on the native engine, forked or started anew, and
+ * dies below that; the rest is for another Python and for the first variables. */
+#define LIMITS_MEMORY_MIN_MIB 16
+#define LIMITS_MEMORY_MIN (LIMITS_MEMORY_MIN_MIB * MIB)
+#define LIMITS_MEMORY_MAX (1024 * GIB)
+#define LIMITS_TEXT_(number) #number
+#define LIMITS_TEXT(number) LIMITS_TEXT_(number)
+#define LIMITS_MEMORY_MIN_TEXT LIMITS_TEXT(LIMITS_MEMORY_MIN_MIB) "m"
+
 #define LIMITS_DEFAULT                                                                                                 \
         ((struct limits) { .memory_bytes = 512 * MIB,                                                                  \
                            .cpu_thousandths = 1000,                                                                    \

@@ -26,8 +26,8 @@
 #define LIMIT_ROWS(at, STANDARD)                                                                                     \
         { .name = "memory", .kind = OPTION_BYTES, .offset = LIMIT_AT(at, memory_bytes), .argument = "SIZE",          \
           .group = "Limits", .variable = "GLOVEBOX_MEMORY", .alias = "SANDBOX_DOCKER_MEMORY",                        \
-          .standard = STANDARD("512m"), .min = 8 * MIB,                                                              \
-          .max = 1024 * GIB, .hint = "a Python interpreter alone needs about 16m",                                   \
+          .standard = STANDARD("512m"), .min = LIMITS_MEMORY_MIN,                                                    \
+          .max = LIMITS_MEMORY_MAX, .hint = "with less, a Python interpreter may not even start",                    \
           .help = "memory of all processes in the box together" },                                                   \
         { .name = "cpus", .kind = OPTION_THOUSANDTHS, .offset = LIMIT_AT(at, cpu_thousandths),                       \
           .argument = "NUMBER", .group = "Limits", .variable = "GLOVEBOX_CPUS",                                      \

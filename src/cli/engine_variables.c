@@ -51,7 +51,7 @@ static int read_variable(size_t i, const char *text, struct engine_settings *set
                 *(const char **) ((char *) settings + variables[i].offset) = text;
                 return 0;
         case VARIABLE_BYTES:
-                return units_parse_bytes(what, text, 8 * MIB, 1024 * GIB, number, err);
+                return units_parse_bytes(what, text, LIMITS_MEMORY_MIN, LIMITS_MEMORY_MAX, number, err);
         case VARIABLE_CPUS:
                 return units_parse_thousandths(what, text, 10, 1024 * 1000, number, err);
         case VARIABLE_TIME:

@@ -46,6 +46,7 @@ struct run_request {
         const char *file;       /* its name in tracebacks */
         json_t *args;           /* a list: sys.argv[1:] */
         bool is_not_counted;    /* no execution count, no history */
+        const char *install_hint; /* a front end's own instead of operation_install_hint; or NULL */
 
         /* a command, for operation_command: one of the two */
         json_t *argv; /* a list of texts */
@@ -75,6 +76,11 @@ struct run_request {
 /* Fills a request from the members of `execute` and `command` (docs/PROTOCOL.md), which all JSON front ends share.
  * `options` stays NULL. The texts are those of `json`. */
 int run_request_read_json(json_t *json, struct run_request *ret_request, struct err *err);
+
+/* How a package is added to this session; the name of the package follows. For the traceback of a missing module. */
+enum { OPERATION_INSTALL_HINT_MAX = 200 };
+void operation_install_hint(const struct caller *caller, const char *session,
+                            char ret_hint[static OPERATION_INSTALL_HINT_MAX]);
 
 /* Runs code, or a command. The answer is the run's result. */
 int operation_execute(struct caller *caller, const struct run_request *request, struct err *err);

@@ -286,6 +286,9 @@ int remote_run(struct caller *caller, struct session *session, const struct run_
         caller->cancel_on_disconnect = request->cancel_on_disconnect;
         set_text(order.json, "run_id", run_id);
         if (session) {
+                char hint[OPERATION_INSTALL_HINT_MAX]; /* the remote knows the session by another name */
+                operation_install_hint(caller, session->row.name, hint);
+                set_text(order.json, "install_hint", hint);
                 add_session(session, order.json);
                 add_options(session, order.json);
         } else {

@@ -305,6 +305,24 @@ static int submit_run(struct caller *caller, const struct run_request *request, 
         return acknowledge(caller, run, request->detach, err);
 }
 
+void operation_install_hint(const struct caller *caller, const char *session,
+                            char ret_hint[static OPERATION_INSTALL_HINT_MAX]) {
+        bool by_verb = caller_is_operator(caller);
+        (void) snprintf(ret_hint, OPERATION_INSTALL_HINT_MAX, "%s%.128s%s",
+                        by_verb ? "glovebox session install " : "POST /sandbox/", session,
+                        by_verb ? "" : "/pip/install with the package");
+}
+
+/* A kernel does not know the name of its session: each run of code brings it. */
+static void set_install_hint(const struct caller *caller, const struct run_request *request, json_t *payload) {
+        char hint[OPERATION_INSTALL_HINT_MAX];
+        if (request->is_ephemeral || !request->session)
+                return;
+        if (!request->install_hint)
+                operation_install_hint(caller, request->session, hint);
+        set_text(payload, "install_hint", request->install_hint ? request->install_hint : hint);
+}
+
 int operation_execute(struct caller *caller, const struct run_request *request, struct err *err) {
         caller_begin(caller, "execute", request->session);
         if (!request->code)
@@ -315,6 +333,7 @@ int operation_execute(struct caller *caller, const struct run_request *request, 
         json_t *payload = json_pack("{s:o}", "code", code);
         set_text(payload, "context", request->context);
         set_text(payload, "file", request->file);
+        set_install_hint(caller, request, payload);
         set_text(payload, "input", request->input);
         set_value(payload, "args", request->args);
         if (env_goes_with_code(request))

@@ -11,6 +11,7 @@ static const struct {
         { "session", offsetof(struct run_request, session) },
         { "context", offsetof(struct run_request, context) },
         { "file", offsetof(struct run_request, file) },
+        { "install_hint", offsetof(struct run_request, install_hint) },
         { "shell", offsetof(struct run_request, shell) },
         { "cwd", offsetof(struct run_request, cwd) },
         { "stdin", offsetof(struct run_request, stdin_path) },

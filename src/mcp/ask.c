@@ -38,6 +38,7 @@ void ask_python(struct mcp_call *call, const char *name, json_t *code, uint64_t 
                                              .options = options_of(call),
                                              .code = json_string_value(code),
                                              .code_size = json_string_length(code),
+                                             .install_hint = "install_packages with",
                                              .timeout_ms = timeout_ms,
                                              .stream = true };
         struct err err;

@@ -29,8 +29,9 @@ static const struct {
         int (*parse)(const char *what, const char *text, uint64_t min, uint64_t max, uint64_t *ret, struct err *err);
         const char *allowed;
 } limit_fields[] = {
-        { "memory_bytes", "memory", offsetof(struct limits, memory_bytes), 8 * MIB, 1ull << 40, 1, 1, units_parse_bytes,
-          "a whole number of bytes or a text, 8m to 1t, for example 536870912 or \"512m\"" },
+        { "memory_bytes", "memory", offsetof(struct limits, memory_bytes), LIMITS_MEMORY_MIN, LIMITS_MEMORY_MAX, 1, 1,
+          units_parse_bytes,
+          "a whole number of bytes or a text, " LIMITS_MEMORY_MIN_TEXT " to 1t, for example 536870912 or \"512m\"" },
         { "cpus", "cpus", offsetof(struct limits, cpu_thousandths), 10, 1024000, 1000, 1000, units_parse_thousandths,
           "a number from 0.01 to 1024, for example 0.5 or \"2\"" },
         { "pids", "pids", offsetof(struct limits, pids), 1, 32768, 1, 1, units_parse_count,

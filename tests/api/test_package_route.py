@@ -21,6 +21,7 @@ def test_a_package_is_there_at_once_for_this_sandbox_alone(shop: Service) -> Non
     ann = shop.client("ann")
     missing = ann.post("/sandbox/p/execute", {"code": "import parcel"}).json()
     assert missing["error"]["name"] == "ModuleNotFoundError"
+    assert missing["error"]["traceback"].endswith("POST /sandbox/p/pip/install with the package parcel]\n")
     answer = ann.post("/sandbox/p/pip/install", {"packages": ["parcel>=1"]})
     assert answer.status == 200, answer
     assert answer.json()["status"] == "ok"

@@ -155,6 +155,11 @@ def test_a_file_is_read_on_after_a_cut_and_not_half_written(daemon: Daemon, remo
     assert client.read_file("s", "big") == content
 
 
+def test_a_missing_module_is_added_by_the_name_that_the_session_has_here(daemon: Daemon) -> None:
+    missing = daemon.client().execute("import no_such_module", "here")["error"]["traceback"]
+    assert missing.endswith("[to add it to this session: glovebox session install here no_such_module]\n"), missing
+
+
 def test_ephemeral_runs_and_commands(daemon: Daemon, remote: Remote) -> None:
     client = daemon.client()
     assert client.execute("6 * 7")["result"] == {"text/plain": "42"}

@@ -77,6 +77,9 @@ def test_question_mark_shows_documentation(kernel: KernelProcess) -> None:
 def test_pip_names_the_command_to_use_instead(kernel: KernelProcess, code: str) -> None:
     outcome = kernel.run(code)
     assert "glovebox session install NAME humanize" in outcome["error"]["value"]
+    outcome = kernel.run(code, install_hint="glovebox session install demo")
+    assert "glovebox session install demo humanize" in outcome["error"]["value"]
+    assert "NAME humanize" in kernel.run(code)["error"]["value"], "of one run only"
 
 
 def test_column_of_a_traceback_is_right_without_a_final_newline(kernel: KernelProcess) -> None:

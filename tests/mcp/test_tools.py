@@ -40,6 +40,8 @@ def test_error_names_line_and_fix(peer: Peer) -> None:
     assert "before" in words and "line 3" in words and "ZeroDivisionError" in words
     words = peer.refusal("run_python", code="import no_such_module")
     assert "install_packages" in words and "glovebox session" not in words
+    words = peer.refusal("run_python", code="x = 1\n%pip install humanize")
+    assert "install_packages with humanize" in words and "glovebox session" not in words
 
 
 def test_shell_reports_its_exit_status(peer: Peer) -> None:

@@ -59,7 +59,8 @@ def test_what_is_allowed_is_made_and_null_is_nothing(daemon: Daemon) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"limits": {"bogus": 1}}, r"limits: there is no limit \"bogus\"; there are memory, .*for example"),
     ({"limits": []}, "limits must be an object with memory"),
-    ({"limits": {"memory": True}}, r"limits.memory must be a whole number of bytes .*8m to 1t, for example"),
+    ({"limits": {"memory": True}}, r"limits.memory must be a whole number of bytes .*16m to 1t, for example"),
+    ({"limits": {"memory": "15m"}}, r"limits.memory must be .*16m to 1t"),
     ({"limits": {"memory": "12x"}}, r"limits.memory must be .*for example"),
     ({"limits": {"memory_bytes": 1}}, r"limits.memory_bytes must be .*for example"),
     ({"limits": {"memory_bytes": 16777216.5}}, r"limits.memory_bytes must be a whole number"),
@@ -134,11 +135,31 @@ def test_what_the_operator_allows_may_be_named(start_daemon: StartDaemon) -> Non
         client.request("session.create", session="b", network={"allow": ["10.0.0.1"]})
 
 
+LEAST = [{"memory": "16m"}, {"pids": 1}, {"cpus": 0.01}, {"tmp": "1m"}, {"disk": "1m"}, {"files": 16}]
+
+
+@pytest.mark.parametrize("mode", ["fast", "fresh"])
+@pytest.mark.parametrize("limits", LEAST, ids=str)
+def test_the_least_limits_that_are_accepted_let_a_kernel_start(
+    daemon: Daemon, limits: dict[str, Any], mode: str
+) -> None:
+    client = daemon.client()
+    client.request("session.create", session="small", limits=limits, mode=mode)
+    assert client.execute("6 * 7", "small", timeout_ms=60000)["result"] == {"text/plain": "42"}
+    client.request("session.remove", session="small")
+
+
 SETTINGS = [
     (("--allow-read", "/nowhere"), "--allow-read"),
     (("--allow-write", "relative"), "--allow-write"),
     (("--image", "no-such-image"), "--image"),
     (("--max-memory", "64m"), "--max-memory"),
+    (("--memory", "15m"), '--memory: "15m" is out of range; choose from 16 MiB'),
+    (("--memory", "8m", "--max-memory", "8m"), "choose from 16 MiB"),
+    (("--timeout", "0"), "--timeout"),
+    (("--pids", "0"), "--pids"),
+    (("--cpus", "0"), "--cpus"),
+    (("--disk", "0"), "--disk"),
     (("--max-timeout", "1s"), "--max-timeout"),
     (("--names", "https://sandbox.example.org"), "--names"),
     (("--preload", "numpy;pandas"), "--preload"),

@@ -323,4 +323,4 @@ def test_pip_that_is_typed_in_a_session_installs_from_outside(shop: Daemon) -> N
         assert done.returncode == 0 and f"session install {name} parcel==1.0" in done.stderr, done.stderr
         assert shop.cli("exec", name, "-c", "import parcel; print(parcel.__name__)").stdout == "parcel\n"
     missing = shop.cli("exec", "magic", "-c", "import yaml_that_is_not_there")
-    assert "glovebox session install NAME yaml_that_is_not_there" in missing.stderr
+    assert "glovebox session install magic yaml_that_is_not_there" in missing.stderr

@@ -79,5 +79,7 @@ def test_lines_from_a_pipe(served_glovebox: Glovebox) -> None:
     text = "x = 1\ndef f():\n    return x + 1\n\nf()\nprint('''a\nb''')\n"
     done = served_glovebox("repl", "demo", input=text)
     assert (done.returncode, done.stdout) == (0, "2\na\nb\n"), done.stderr
+    missing = served_glovebox("repl", "demo", input="import no_such_module\n")
+    assert "glovebox session install demo no_such_module]" in missing.stderr + missing.stdout
     assert served_glovebox("repl").returncode == 2
     assert served_glovebox("repl", "demo", input="").returncode == 0

@@ -12,7 +12,20 @@ from glovebox_kernel.mime import text_clip
 TRACEBACK_MAX_CHARS = 256 << 10
 VALUE_MAX_CHARS = 64 << 10
 _CHAIN_MAX = 64
+INSTALL_HINT = "glovebox session install NAME"
+_INSTALL_HINT_MAX_CHARS = 200
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_install_hint = INSTALL_HINT
+
+
+def failure_take_install_hint(words: object) -> None:
+    """How packages are added to this session, in the words of the host, which knows its name."""
+    global _install_hint
+    _install_hint = words[:_INSTALL_HINT_MAX_CHARS] if isinstance(words, str) else INSTALL_HINT
+
+
+def install_hint(packages: str) -> str:
+    return f"{_install_hint} {packages}"
 
 
 def failure_describe(error: BaseException) -> dict[str, str]:
@@ -57,7 +70,7 @@ def _module_hint(error: BaseException) -> str:
         return ""
     from glovebox_kernel.magics import PACKAGES
 
-    return f"[to add it to this session: glovebox session install NAME {PACKAGES.get(top, top)}]\n"
+    return f"[to add it to this session: {install_hint(PACKAGES.get(top, top))}]\n"
 
 
 def failure_name_only(error: BaseException) -> dict[str, str]:

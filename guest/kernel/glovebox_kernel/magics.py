@@ -18,6 +18,7 @@ import time
 from typing import Any, Callable
 
 from glovebox_kernel.command import command_run
+from glovebox_kernel.failure import install_hint
 from glovebox_kernel.refusal import MagicError
 
 _NAME = "__glovebox_magic__"
@@ -122,11 +123,8 @@ def _capture(command: str) -> list[str]:
 def _refuse_pip(command: str) -> None:
     """Without a network pip only fails, and late; packages come into a session from outside."""
     if (found := _PIP.match(command)) and not os.environ.get("https_proxy"):
-        raise MagicError(install_hint(found[1].strip()))
-
-
-def install_hint(packages: str) -> str:
-    return f"this box has no network: install from outside with: glovebox session install NAME {packages}"
+        hint = install_hint(found[1].strip())
+        raise MagicError(f"this box has no network: install from outside with: {hint}")
 
 
 # Help.

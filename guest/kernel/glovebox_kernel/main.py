@@ -24,6 +24,7 @@ from glovebox_kernel.ambient import ambient_mark_start
 from glovebox_kernel.channel import Channel, ChannelError, json_pack, json_unpack
 from glovebox_kernel.command import CommandError, command_check, environment_check, environment_lent
 from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
+from glovebox_kernel.failure import failure_take_install_hint
 from glovebox_kernel.gate import Gate
 from glovebox_kernel.one_shot import files_place, input_lent
 from glovebox_kernel.packages import PackagesHook, packages_mark_start, packages_stale
@@ -251,6 +252,7 @@ class Kernel:
             if self._trimmer.is_trimmed:
                 self._restore_or_die()
             is_counted = bool(request.get("store_history", True))
+            failure_take_install_hint(request.get("install_hint"))
             if "env" in request or "input" in request or "stdin_text" in request or "one_shot" in request:
                 ends = bool(request.get("one_shot"))
                 with environment_lent(request.get("env")), self._input_lent(request):
