@@ -258,14 +258,15 @@ static int check_code(struct run_request *request, struct err *err) {
         return request->language == RUN_PYTHON ? source_text_decode(request, err) : 0;
 }
 
-/* Runs the code, or installs packages if the code is only an install, which cannot work in a box. */
-static int run_or_install(const struct session_options *options, const char *session, struct err *err) {
+int exec_run_or_install(const struct session_options *options, const char *session, struct err *err) {
         const struct run_request *request = &options->run.request;
         char *packages[PACKAGES_MAX + 1];
         bool has_network = request->network == RUN_NETWORK_FULL || request->n_hosts;
         _cleanup_free_ char *text = has_network ? NULL : text_of_install(request);
-        return text && read_pip(text, packages) ? install_instead(options, session, packages, err)
-                                                : exec_run(options, session, err);
+        if (!text || !read_pip(text, packages))
+                return exec_run(options, session, err);
+        int status = install_instead(options, session, packages, err);
+        return status < 0 ? terminal_fail(err) : status;
 }
 
 int verb_exec(int argc, char **argv) {
@@ -290,6 +291,6 @@ int verb_exec(int argc, char **argv) {
                 return fail_without_session();
         if (chosen < 0 || check_code(&options.run.request, &err) < 0)
                 return terminal_fail(&err);
-        int status = run_or_install(&options, session, &err);
+        int status = exec_run_or_install(&options, session, &err);
         return status < 0 ? terminal_fail(&err) : status;
 }
