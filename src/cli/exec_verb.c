@@ -9,6 +9,7 @@
 #include "cli/input_feed.h"
 #include "cli/remote_run.h"
 #include "cli/run_code.h"
+#include "cli/run_neighbours.h"
 #include "cli/session_request.h"
 #include "cli/session_verb.h"
 #include "cli/source_text.h"
@@ -212,6 +213,16 @@ static int install_instead(const struct session_options *options, const char *se
         return session_install(&client, session, packages, request->json, err);
 }
 
+static int report(const struct run_request *request, const struct remote_run *remote, const json_t *result,
+                  struct err *err) {
+        const json_t *error = json_object_get(result, "error");
+        const char *traceback = json_string_value(json_object_get(error, "traceback"));
+        int status = remote_run_report(remote, result, err);
+        if (traceback && !remote->quiet && !remote->json)
+                run_neighbours_hint_in_session(request, remote->session, traceback);
+        return status;
+}
+
 int exec_run(const struct session_options *options, const char *session, struct err *err) {
         struct socket_place place;
         _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
@@ -238,7 +249,7 @@ int exec_run(const struct session_options *options, const char *session, struct 
         if (status == DAEMON_CALL_LEFT)
                 status = remote_run_leave(&remote);
         else if (status == DAEMON_CALL_ANSWERED)
-                status = remote_run_report(&remote, result, err);
+                status = report(request, &remote, result, err);
         json_decref(result);
         json_decref(call.body);
         return status;

@@ -221,7 +221,7 @@ static void forget_variables(struct session *session) {
 void session_restart(struct session *session) {
         struct kernel *kernel = session->kernel;
         if (session->runs && session->runs->started)
-                session->runs->reason = RUN_REASON_REMOVED;
+                session->runs->reason = RUN_REASON_RESTARTED;
         if (kernel && kernel->state != KERNEL_MAKING) {
                 if (!journal_open_run(kernel->journal)) /* otherwise on_ended records it */
                         (void) journal_hold(kernel->journal, JOURNAL_HOLDS_NOTHING, NULL);
