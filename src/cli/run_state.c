@@ -200,10 +200,10 @@ static int exit_code_of(int wait_status) {
         return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
 }
 
-/* As a shell does: a broken pipe and Ctrl-C need no words. */
-static void judge_signalled(int number, struct verdict *verdict) {
+/* As a shell does: a broken pipe and Ctrl-C need no words. With --quiet it is as without a shell. */
+static void judge_signalled(const struct run *run, int number, struct verdict *verdict) {
         verdict->status = RUN_KILLED;
-        if (number == SIGPIPE || number == SIGINT)
+        if (number == SIGPIPE || number == SIGINT || run->request->quiet)
                 return;
         verdict->error.name = number == SIGSEGV ? "segmentation_fault" : "killed";
         (void) snprintf(verdict->message, sizeof(verdict->message), "the program was ended by signal %d (%s)", number,
@@ -229,7 +229,7 @@ static void run_state_judge(const struct run *run, struct verdict *ret) {
         case RELAY_EXITED:
                 ret->exit_code = exit_code_of(relay->outcome.wait_status);
                 if (WIFSIGNALED(relay->outcome.wait_status))
-                        judge_signalled(WTERMSIG(relay->outcome.wait_status), ret);
+                        judge_signalled(run, WTERMSIG(relay->outcome.wait_status), ret);
                 else if (ret->exit_code != 0)
                         ret->status = RUN_ERROR;
                 break;

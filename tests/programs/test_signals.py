@@ -140,6 +140,7 @@ def test_a_run_that_was_ended_says_why(daemon: Daemon, words: list[str]) -> None
             assert said in process.communicate(timeout=30)[1]
     fault = daemon.glovebox(*words, "-c", "import ctypes; ctypes.string_at(0)")
     assert fault.returncode == 139 and "ended by signal 11 (Segmentation fault)" in fault.stderr, fault
+    assert daemon.glovebox(*words, "--quiet", "-c", "import os; os.abort()").stderr == ""
     assert daemon.glovebox(*words, "-c", "import os; os.kill(os.getpid(), 13)").stderr == ""
 
 
