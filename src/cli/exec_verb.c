@@ -123,6 +123,7 @@ static int make_session(const struct session_options *options, const char *sessi
         int code = session_request_put(&creation, body, err);
         if (code == 0 && json_object_size(body) > 0) {
                 (void) json_object_set_new(body, "op", json_string("session.create"));
+                (void) json_object_set_new(body, "provisional", json_true());
                 (void) json_object_set_new(body, "session", json_string(session));
                 code = daemon_client_call(client, &call, &answer, err);
                 if (code == 0 && !options->run.request.quiet)

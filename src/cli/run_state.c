@@ -168,7 +168,7 @@ struct verdict {
         enum run_status status;
         int exit_code;
         struct run_error error;
-        char message[600];
+        char message[600]; /* of the error; without one, words about the signal that ended it */
         char warning[RUN_LEFTOVERS_TEXT_MAX]; /* "": none */
 };
 
@@ -205,7 +205,6 @@ static void judge_signalled(const struct run *run, int number, struct verdict *v
         verdict->status = RUN_KILLED;
         if (number == SIGPIPE || number == SIGINT || run->request->quiet)
                 return;
-        verdict->error.name = number == SIGSEGV ? "segmentation_fault" : "killed";
         (void) snprintf(verdict->message, sizeof(verdict->message), "the program was ended by signal %d (%s)", number,
                         strsignal(number));
 }
@@ -217,7 +216,6 @@ static void judge_interrupted(const struct relay *relay, struct verdict *verdict
         verdict->status = RUN_INTERRUPTED;
         if (relay->end_signal != SIGTERM)
                 return;
-        verdict->error.name = "interrupted";
         (void) snprintf(verdict->message, sizeof(verdict->message),
                         "the run was ended from outside, by \"glovebox kill\" or another SIGTERM");
 }
@@ -313,7 +311,7 @@ static int print_json(const struct run *run, const struct verdict *verdict, stru
 }
 
 static void print_messages(const struct run *run, const struct verdict *verdict) {
-        if (verdict->error.name)
+        if (*verdict->message)
                 (void) fprintf(stderr, "glovebox: %s\n", verdict->message);
         if (*verdict->warning)
                 (void) fprintf(stderr, "glovebox: %s\n", verdict->warning);
