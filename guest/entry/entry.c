@@ -135,7 +135,7 @@ int main(int argc, char **argv) {
         bool is_root = geteuid() == 0, is_bounded = !strstr(argv[5], ENTRY_UNBOUNDED);
         if (is_root)
                 seal_as_root(host_fd, &limits);
-        if (strstr(argv[5], ENTRY_HANDS_WORKSPACE) && (code = hand_out_workspace(host_fd)) < 0)
+        if (strstr(argv[5], ENTRY_SENDS_WORKSPACE) && (code = hand_out_workspace(host_fd)) < 0)
                 fail(host_fd, code, "handing out the workspace");
         bool relays = port && access(ENGINE_PROXY, F_OK) == 0;
         if (port && !relays && (code = hand_out_listener(host_fd, (uint16_t) port)) < 0)

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "box/agent_image.h"
+#include "box/seal/box_clone.h"
 #include "box/seal/stage.h"
 #include "box/seal/tree.h"
 

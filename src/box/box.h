@@ -4,7 +4,6 @@
 #include "base/err.h"
 #include "box/cgroup/cgroup.h"
 #include "box/host/cleanup_watchdog.h"
-#include "box/seal/stage.h"
 #include "box/spec.h"
 
 struct box {
@@ -18,24 +17,14 @@ struct box {
 /* Makes and seals a box. On return only the agent is running; on failure nothing is left. */
 int box_start(const struct box_spec *spec, const struct cgroup_host *host, struct box *ret_box, struct err *err);
 
-/* The same in steps, for a box whose namespaces another process makes (see spawn/supervisor.h). `spec` is borrowed
- * until the end. After a failure, or instead of the next step, box_abandon removes what was made. */
-struct box_birth {
-        const struct box_spec *spec;
-        struct box box;
-        struct stage_fds fds; /* for the child */
-        int sync_fd;          /* ours, to the child */
-        int listener_fd;      /* ours: the proxy's socket is received here */
-        bool has_memory_cgroup, has_pids_cgroup;
-};
+/* The same in steps, for a box whose namespaces another process makes (see spawn/supervisor.h). The steps are
+ * box_prepare, box_clone (box/seal/box_clone.h), box_proceed and box_settle. `spec` is borrowed until the end. After a
+ * failure, or instead of the next step, box_abandon removes what was made. */
+struct box_birth;
 
 /* Opens everything that has to be looked up on the host, and makes the control groups. */
 int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, struct box_birth *ret_birth,
                 struct err *err);
-
-/* Clones the child and maps its ids; into_group: straight into the v2 group, which the caller must be allowed to write
- * to. Afterwards birth->fds are closed, and the child waits. */
-int box_clone(struct box_birth *birth, bool into_group, struct err *err);
 
 /* Lets the child continue. */
 int box_proceed(struct box_birth *birth, struct err *err);

@@ -1,6 +1,7 @@
 /* The limits of one box: all defaults, and all bounds of what callers may request. */
 #pragma once
 
+#include <sched.h>
 #include <stdint.h>
 
 struct limits {
@@ -34,9 +35,18 @@ struct limits {
                            .disk_bytes = 1 * GIB,                                                                      \
                            .disk_files = 100000 })
 
-/* The number of processors that code in the box sees. */
 static inline uint64_t limits_processors(const struct limits *limits) {
         return (limits->cpu_thousandths + 999) / 1000;
+}
+
+/* The number of processors that code in the box sees: libraries start as many threads. More than the host has make
+ * them slower, and some libraries (OpenBLAS) hang if the limit of processes refuses a thread. */
+static inline uint64_t limits_visible_processors(const struct limits *limits) {
+        uint64_t wanted = limits_processors(limits), most = limits->pids > 3 ? limits->pids / 2 : 1;
+        cpu_set_t host;
+        if (sched_getaffinity(0, sizeof(host), &host) == 0 && (uint64_t) CPU_COUNT(&host) < most)
+                most = (uint64_t) CPU_COUNT(&host);
+        return wanted < most ? wanted : most;
 }
 
 enum { LIMITS_TMP_FILES = 100000, LIMITS_SHM_MIB = 64 };

@@ -8,20 +8,18 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/random_id.h"
 #include "client/daemon_client.h"
 
 enum { PIECE_MAX = 256 << 10, PAUSE_MS = 5 };
 
 int input_feed_init(struct input_feed *feed, const struct socket_place *place, const char *session, struct err *err) {
-        unsigned char bytes[16];
-        if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-                return err_sys(err, errno, "cannot get random bytes");
-        for (size_t i = 0; i < sizeof(bytes); i++)
-                (void) snprintf(feed->token + 2 * i, 3, "%02x", bytes[i]);
+        int code = random_id_make(feed->token);
+        if (code < 0)
+                return err_sys(err, -code, "reading random bytes");
         feed->place = place;
         feed->session = session;
         feed->pid = 0;

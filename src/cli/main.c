@@ -10,8 +10,8 @@
 #include "cli/verb.h"
 #include "egress/egress.h"
 #include "engine/instance_link.h"
+#include "engine/remote_tunnel.h"
 #include "engine/stdio_channel.h"
-#include "engine/tunnel.h"
 
 /* A caller that closed 0, 1 or 2 would have the next open() take that number, and output or input would go to the
  * wrong file. */
@@ -56,7 +56,7 @@ static int dispatch(int argc, char **argv) {
 int main(int argc, char **argv) {
         struct err err;
         egress_serve_if_asked(argc, argv);
-        tunnel_serve_if_asked(argc, argv);
+        remote_tunnel_serve_if_asked(argc, argv);
         instance_link_serve_if_asked(argc, argv);
         stdio_channel_serve_if_asked(argc, argv);
         argv = process_title_init(argc, argv);

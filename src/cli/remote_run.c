@@ -61,17 +61,19 @@ static void release_signals(const struct caught_signals *before) {
         fd_close(&wake_pipe[1]);
 }
 
-/* The first Ctrl-C goes to the run; the second, or any other signal, ends this process. */
+/* The first Ctrl-C goes to the run, which may still wait for another one. The second, or any other signal, ends this
+ * process. */
 static int handle_signals(struct remote_run *remote) {
         if (n_signals == n_handled)
                 return 0;
         bool first = n_handled == 0 && n_signals == 1 && last_signal == SIGINT;
         n_handled = n_signals;
         remote->end_signal = last_signal;
-        if (!first || !remote->session)
+        if (!first || !*remote->run_id)
                 return 1;
         remote->interrupted = true;
-        json_t *body = json_pack("{s:s, s:s}", "op", "session.interrupt", "session", remote->session);
+        json_t *body =
+                json_pack("{s:s, s:s, s:s}", "op", "run.cancel", "session", remote->session, "run", remote->run_id);
         int code = body ? daemon_client_post(remote->client, body, NULL) : -1;
         json_decref(body);
         /* sent at once: this may be in the middle of a blocked write */
@@ -161,6 +163,11 @@ static int take_event(void *context, const json_t *event) {
 
 int remote_run_call(struct remote_run *remote, struct daemon_request *request, json_t **ret_result, struct err *err) {
         struct caught_signals before;
+        int code = remote->session ? random_id_make(remote->run_id) : 0;
+        if (code < 0)
+                return err_sys(err, -code, "reading random bytes");
+        if (remote->session)
+                (void) json_object_set_new(request->body, "run_id", json_string(remote->run_id));
         if (catch_signals(&before, err) < 0)
                 return -1;
         request->wake_fd = wake_pipe[0];
@@ -168,7 +175,7 @@ int remote_run_call(struct remote_run *remote, struct daemon_request *request, j
                                                  .event = remote->json ? NULL : take_event,
                                                  .wake = take_wake,
                                                  .context = remote };
-        int code = daemon_client_call(remote->client, request, ret_result, err);
+        code = daemon_client_call(remote->client, request, ret_result, err);
         release_signals(&before);
         return code;
 }

@@ -7,19 +7,21 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "base/random_id.h"
 #include "client/daemon_client.h"
 
 struct input_feed;
 
 struct remote_run {
         struct daemon_client *client;
-        const char *session; /* whom Ctrl-C interrupts; NULL: hanging up ends the run */
+        const char *session; /* Ctrl-C interrupts the run in it; NULL: hanging up ends the run */
         bool json;           /* nothing is shown while it runs */
         bool quiet;          /* no lines about artifacts */
         bool show_value;     /* the last expression's value, as a REPL prints it */
 
         struct input_feed *feed; /* standard input, if the run requests it; or NULL */
 
+        char run_id[RANDOM_ID_SIZE]; /* empty without a session */
         bool interrupted;  /* the first Ctrl-C was passed on */
         bool output_shown; /* at least one byte was passed on */
         bool pip_refused;  /* pip's message on standard error that it refuses to install was seen */

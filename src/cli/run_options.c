@@ -135,23 +135,8 @@ const struct option_table run_option_table = { .rows = rows, .n_rows = ELEMENTS(
 
 _Static_assert(ELEMENTS(rows) <= OPTION_ROWS_MAX, "the parser remembers what it has seen in one word");
 
-/* Its box is handed over to this process and ended by it, as only a native one can be. */
-static int check_engine(const struct run_request *request, struct err *err) {
-        const char *engine = request->engine ? request->engine : "native", *level = request->isolation;
-        bool is_native = strcmp(engine, "native") == 0 || strcmp(engine, "auto") == 0;
-        if (is_native && (!level || strcmp(level, "container") == 0))
-                return 0;
-        return err_set(err, ERR_UNSUPPORTED,
-                       "glovebox run makes native boxes only; for another engine or a stronger wall use a session: "
-                       "glovebox exec NAME%s%.40s%s%.40s --image IMAGE -c CODE, then glovebox session rm NAME",
-                       is_native ? "" : " --engine ", is_native ? "" : engine, level ? " --isolation " : "",
-                       level ? level : "");
-}
-
 int run_options_check(const struct run_options *options, struct err *err) {
         const struct run_request *request = &options->request;
-        if (check_engine(request, err) < 0)
-                return -1;
         if (request->quiet && request->verbose)
                 return err_set(err, ERR_USAGE, "--quiet and --verbose contradict each other; give one of them");
         if (request->network == RUN_NETWORK_FULL && request->n_hosts)

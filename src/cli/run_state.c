@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "base/data_dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
+#include "base/random_id.h"
 #include "box/spec.h"
 #include "cli/result.h"
 #include "cli/run_leftovers.h"
@@ -25,15 +25,6 @@
 
 enum { OUTPUT_KEPT_MAX = 1 << 20, OUTPUT_PIPE_BYTES = 1 << 20 };
 enum { EXIT_TIMEOUT = 124, EXIT_CANNOT_WRITE = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_MEMORY = 137 };
-
-static int make_id(char ret_id[static 33], struct err *err) {
-        unsigned char random[16];
-        if (getrandom(random, sizeof(random), 0) != sizeof(random))
-                return err_sys(err, errno, "asking for random bytes");
-        for (size_t i = 0; i < sizeof(random); i++)
-                (void) sprintf(ret_id + 2 * i, "%02x", random[i]);
-        return 0;
-}
 
 /* Before the run: afterwards, its artifacts would be lost. */
 static int check_output_dir(const char *path, struct err *err) {
@@ -57,7 +48,8 @@ int run_begin(const struct run_request *request, struct run *ret_run, struct err
         ret_run->request = request;
         if (request->output_dir && check_output_dir(request->output_dir, err) < 0)
                 return -1;
-        return make_id(ret_run->id, err) < 0 ? -1 : data_dir_open(ret_run->data_dir, err);
+        int code = random_id_make(ret_run->id);
+        return code < 0 ? err_sys(err, -code, "reading random bytes") : data_dir_open(ret_run->data_dir, err);
 }
 
 /* The directory for artifacts is made for the run, and removed if it stays empty. */

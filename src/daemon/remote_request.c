@@ -178,7 +178,7 @@ static void take_refusal(struct remote_request *request, json_t *answer, bool is
 }
 
 static void take_answer(struct remote_request *request, const struct message *message) {
-        bool is_notice = message->request == TUNNEL_NOTICE;
+        bool is_notice = message->request == REMOTE_TUNNEL_NOTICE;
         struct err err;
         if (!is_notice)
                 end_event(request);
@@ -282,7 +282,7 @@ static void take_data(struct remote_request *request, const struct message *mess
 
 /* False: the request is over. */
 static bool take_message(struct remote_request *request, const struct message *message) {
-        if (message->request != REMOTE_REQUEST_NUMBER && message->request != TUNNEL_NOTICE) {
+        if (message->request != REMOTE_REQUEST_NUMBER && message->request != REMOTE_TUNNEL_NOTICE) {
                 struct err err;
                 (void) err_set(&err, ERR_PROTOCOL, "the remote answers something that was not asked");
                 refuse(request, &err, false);

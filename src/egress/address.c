@@ -12,7 +12,7 @@
 
 #define V4(a, b, c, d) ((uint32_t) (a) << 24 | (uint32_t) (b) << 16 | (uint32_t) (c) << 8 | (uint32_t) (d))
 
-/* The first row that matches counts. What no row matches is public. */
+/* The first row that matches counts. An address that no row matches is public. */
 static const struct {
         uint32_t address;
         unsigned bits;
@@ -21,7 +21,7 @@ static const struct {
         { V4(0, 0, 0, 0), 8, EGRESS_FORBIDDEN }, /* "this network": Linux connects 0.0.0.0 to itself */
         { V4(10, 0, 0, 0), 8, EGRESS_PRIVATE },
         { V4(100, 100, 100, 200), 32, EGRESS_FORBIDDEN }, /* a cloud's metadata service */
-        { V4(100, 64, 0, 0), 10, EGRESS_PRIVATE },        /* shared by carriers and overlay networks */
+        { V4(100, 64, 0, 0), 10, EGRESS_PRIVATE },        /* carriers; overlay networks use it */
         { V4(127, 0, 0, 0), 8, EGRESS_PRIVATE },          /* loopback */
         { V4(168, 63, 129, 16), 32, EGRESS_FORBIDDEN },   /* a cloud's metadata service */
         { V4(169, 254, 0, 0), 16, EGRESS_FORBIDDEN },     /* link-local; metadata services of most clouds */
@@ -30,7 +30,7 @@ static const struct {
         { V4(192, 0, 2, 0), 24, EGRESS_PRIVATE },     /* documentation: some networks use it */
         { V4(192, 88, 99, 0), 24, EGRESS_FORBIDDEN }, /* 6to4 relays */
         { V4(192, 168, 0, 0), 16, EGRESS_PRIVATE },
-        { V4(198, 18, 0, 0), 15, EGRESS_PRIVATE },    /* benchmarks: the same */
+        { V4(198, 18, 0, 0), 15, EGRESS_PRIVATE },    /* benchmarks: some networks use it */
         { V4(198, 51, 100, 0), 24, EGRESS_PRIVATE },  /* documentation: some networks use it */
         { V4(203, 0, 113, 0), 24, EGRESS_PRIVATE },   /* documentation: some networks use it */
         { V4(224, 0, 0, 0), 3, EGRESS_FORBIDDEN },     /* multicast, reserved, broadcast */
@@ -55,7 +55,7 @@ static const struct {
         { { 0x20, 0x02 }, 16, EGRESS_FORBIDDEN },             /* 6to4: contains an IPv4 address */
         { { 0x3f, 0xff, 0x00 }, 20, EGRESS_FORBIDDEN },       /* documentation */
         { { 0x20 }, 3, EGRESS_PUBLIC },
-        { { 0 }, 0, EGRESS_FORBIDDEN }, /* all else: mapped and compatible IPv4, link-local, site-local, multicast, … */
+        { { 0 }, 0, EGRESS_FORBIDDEN }, /* the rest: mapped and compatible IPv4, link-local, site-local, multicast, … */
 };
 
 static bool address_has_prefix(const uint8_t *bytes, const uint8_t *prefix, unsigned bits) {
@@ -70,7 +70,7 @@ static enum egress_class class_of_v6(const uint8_t bytes[static 16]) {
         static const uint8_t nat64[12] = { 0x00, 0x64, 0xff, 0x9b };
         if (memcmp(bytes, loopback, 16) == 0)
                 return EGRESS_PRIVATE;
-        if (memcmp(bytes, nat64, 12) == 0) { /* NAT64: public IPv4 hosts, for a network without IPv4 */
+        if (memcmp(bytes, nat64, 12) == 0) { /* NAT64: an IPv6-only network reaches IPv4 hosts by it */
                 uint32_t inner;
                 memcpy(&inner, bytes + 12, 4);
                 return class_of_v4(ntohl(inner)) == EGRESS_PUBLIC ? EGRESS_PUBLIC : EGRESS_FORBIDDEN;
@@ -95,8 +95,8 @@ bool egress_address_is_own(const union egress_address *address) {
         _cleanup_fd_ int fd = socket(address->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         egress_address_set_port(&to, 9);
         if (fd < 0 || connect(fd, &to.any, egress_address_size(&to)) < 0 || getsockname(fd, &from.any, &size) < 0)
-                /* Without a route there will be no connection. Any other failure, such as a lack of descriptors, proves
-                 * nothing, and an unknown address is refused. */
+                /* Without a route there will be no connection. After any other failure, such as a lack of descriptors,
+                 * the answer is unknown, so the address is refused. */
                 return fd < 0 || (errno != ENETUNREACH && errno != EHOSTUNREACH && errno != EADDRNOTAVAIL);
         if (from.any.sa_family == AF_INET)
                 return from.v4.sin_addr.s_addr == to.v4.sin_addr.s_addr;

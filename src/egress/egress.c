@@ -34,5 +34,5 @@ int egress_admit(const struct helper_program *proxy, int listener_fd, int pidfd,
                 return err_set(err, ERR_BUSY, "the proxy is busy");
         if (code == -EPIPE || code == -ECONNRESET)
                 return err_set(err, ERR_GONE, "the proxy has died");
-        return code < 0 ? err_sys(err, -code, "giving a box to the proxy") : 0;
+        return code < 0 ? err_sys(err, -code, "passing a box to the proxy") : 0;
 }

@@ -37,7 +37,7 @@ size_t egress_filter_addresses(const struct egress_operator *settings, const str
         return kept;
 }
 
-/* A rule's host as an address: false for a name, of which only the resolver knows where it leads, but for localhost. */
+/* Finds the address of a rule's host without a resolver. False for names other than localhost. */
 static bool address_of_rule(const struct egress_rule *rule, union egress_address *ret_address) {
         const char *name = rule->host.name;
         size_t size = strlen(name);
@@ -77,8 +77,8 @@ void egress_refuse_host(const struct egress_rules *rules, const struct egress_ho
                 (void) egress_host_show(&rule->host, rule->port, shown);
                 if (!rule->port)
                         *strrchr(shown, ':') = '\0';
-                n += (size_t) snprintf(advice + n, sizeof(advice) - n, "%s%s%s", i ? ", " : "", rule->below ? "." : "",
-                                       shown);
+                n += (size_t) snprintf(advice + n, sizeof(advice) - n, "%s%s%s", i ? ", " : "",
+                                       rule->with_subdomains ? "." : "", shown);
         }
         refusal_set(refusal, 403, "", "%.180s is not on the allow-list of this box",
                     egress_host_show(host, port, shown));

@@ -7,45 +7,46 @@
 
 enum { LABEL_MAX = 63 };
 
-static bool is_digit(char c) {
+static bool is_host_digit(char c) {
         return c >= '0' && c <= '9';
 }
 
-static bool is_letter_or_digit(char c) {
-        return (c >= 'a' && c <= 'z') || is_digit(c);
+static bool is_host_character(char c) {
+        return (c >= 'a' && c <= 'z') || is_host_digit(c);
 }
 
-static bool is_label(const char *label, size_t size) {
+static bool is_host_label(const char *label, size_t size) {
         if (size == 0 || size > LABEL_MAX || label[0] == '-' || label[size - 1] == '-')
                 return false;
         for (size_t i = 0; i < size; i++)
-                if (!is_letter_or_digit(label[i]) && label[i] != '-')
+                if (!is_host_character(label[i]) && label[i] != '-')
                         return false;
         return true;
 }
 
-/* True for what inet_aton reads as a part of an address: 12, 014, 0xc. No top-level domain has that form. */
-static bool is_number(const char *label) {
+/* True for a label that inet_aton reads as a part of an address: 12, 014, 0xc. No top-level domain has that form. */
+static bool is_address_number(const char *label) {
         if (strspn(label, "0123456789") == strlen(label))
                 return true;
         return label[0] == '0' && label[1] == 'x' && strspn(label + 2, "0123456789abcdef") == strlen(label + 2);
 }
 
-static const char *check_name(const char *name) {
+static const char *check_host_name(const char *name) {
         const char *label = name;
         for (;;) {
                 size_t size = strcspn(label, ".");
-                if (!is_label(label, size))
+                if (!is_host_label(label, size))
                         return "not a host name: letters, digits and inner hyphens, between single dots";
                 if (label[size] == '\0')
                         break;
                 label += size + 1;
         }
-        return is_number(label) ? "an address in an unusual spelling; write it as four decimal numbers" : NULL;
+        return is_address_number(label) ? "an address in an unusual spelling; write it as four decimal numbers" : NULL;
 }
 
-/* In the one spelling that inet_pton accepts, without leading zeros. */
-static bool parse_ipv4(const char *text) {
+/* True for four decimal numbers without leading zeros. Other spellings are refused, because resolvers read them in
+ * different ways. */
+static bool is_canonical_ipv4(const char *text) {
         struct in_addr address;
         char canonical[INET_ADDRSTRLEN];
         return inet_pton(AF_INET, text, &address) == 1 && inet_ntop(AF_INET, &address, canonical, sizeof(canonical)) &&
@@ -65,16 +66,16 @@ const char *egress_host_parse(const char *text, size_t size, struct egress_host 
         if (host.name[0] == '[') {
                 struct in6_addr address;
                 if (host.name[size - 1] != ']')
-                        return "a bracket without its partner";
+                        return "a bracket that is not closed";
                 host.name[size - 1] = '\0';
                 if (inet_pton(AF_INET6, host.name + 1, &address) != 1)
                         return "not an IPv6 address";
                 (void) inet_ntop(AF_INET6, &address, host.name, sizeof(host.name));
                 host.is_address = true;
-        } else if (parse_ipv4(host.name))
+        } else if (is_canonical_ipv4(host.name))
                 host.is_address = true;
         else {
-                const char *wrong = check_name(host.name);
+                const char *wrong = check_host_name(host.name);
                 if (wrong)
                         return wrong;
         }

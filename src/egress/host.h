@@ -1,6 +1,6 @@
 /* The host of a connection: a DNS name or the text of an address, in one canonical form.
  *
- * Spellings that resolvers read in different ways are refused: other spellings of IPv4 addresses (0x7f.1, 127.1,
+ * Spellings that resolvers interpret in different ways are refused: other spellings of IPv4 addresses (0x7f.1, 127.1,
  * 2130706433), trailing dots, user information, zones. */
 #pragma once
 
@@ -15,12 +15,12 @@ struct egress_host {
         bool is_address;
 };
 
-/* A name, an IPv4 address, or an IPv6 address in brackets. Returns NULL, or a short description of what is wrong. */
+/* Parses a name, an IPv4 address, or an IPv6 address in brackets. Returns NULL, or a short description of the error. */
 const char *egress_host_parse(const char *text, size_t size, struct egress_host *ret_host);
 
-/* The same with ":port" behind it; *ret_port stays as it is when there is none. */
+/* Parses the same with an optional ":port". Without one, *ret_port is unchanged. */
 const char *egress_authority_parse(const char *text, size_t size, struct egress_host *ret_host, uint16_t *ret_port);
 
-/* "host:port", with the brackets of an IPv6 address. Returns the buffer. */
+/* Writes "host:port", with the brackets of an IPv6 address. Returns the buffer. */
 enum { EGRESS_SHOWN_ROOM = EGRESS_HOST_ROOM + 10 };
 const char *egress_host_show(const struct egress_host *host, uint16_t port, char buffer[static EGRESS_SHOWN_ROOM]);

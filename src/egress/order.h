@@ -1,5 +1,5 @@
-/* An order to the proxy: the rules of one box, of variable length, and two descriptors. Both ends are this program.
- */
+/* A message to the proxy: the rules of one box, of variable length, and two descriptors. Both ends run the same
+ * program, so the message is the struct itself. */
 #pragma once
 
 #include <stddef.h>

@@ -63,7 +63,7 @@ struct line {
         size_t size;
 };
 
-static bool next_line(const char **at, const char *end, struct line *ret_line) {
+static bool next_head_line(const char **at, const char *end, struct line *ret_line) {
         const char *newline = memchr(*at, '\n', (size_t) (end - *at));
         if (!newline || newline == *at)
                 return false;
@@ -72,8 +72,8 @@ static bool next_line(const char **at, const char *end, struct line *ret_line) {
         return ret_line->size > 0;
 }
 
-/* "/" pchar* ["?" …] as RFC 3986 has it. */
-static bool is_path(const char *text, size_t size) {
+/* "/" pchar* ["?" …] of RFC 3986. */
+static bool is_url_path(const char *text, size_t size) {
         for (size_t i = 0; i < size; i++) {
                 char c = text[i];
                 bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -86,7 +86,7 @@ static bool is_path(const char *text, size_t size) {
         return true;
 }
 
-static int refuse_host(struct refusal *refusal, const char *wrong) {
+static int refuse_request_host(struct refusal *refusal, const char *wrong) {
         refusal_set(refusal, 400, "Name the host as DNS does, or write an address in its usual form.",
                     "the host of the request cannot be used: %s", wrong);
         return -1;
@@ -97,7 +97,8 @@ struct target {
         bool is_old; /* HTTP/1.0 */
 };
 
-static int parse_absolute(struct line url, struct request *request, struct target *target, struct refusal *refusal) {
+static int parse_absolute_url(struct line url, struct request *request, struct target *target,
+                              struct refusal *refusal) {
         static const char scheme[] = "http://";
         size_t skip = sizeof(scheme) - 1;
         if (url.size < skip || !http_same_sized(url.text, skip, scheme)) {
@@ -111,13 +112,15 @@ static int parse_absolute(struct line url, struct request *request, struct targe
                 path++;
         size_t authority_size = (size_t) (path - authority);
         if (memchr(authority, '@', authority_size))
-                return refuse_host(refusal, "user information stands before it");
+                return refuse_request_host(refusal, "user information in front of it");
         request->port = 80;
         const char *wrong = egress_authority_parse(authority, authority_size, &request->host, &request->port);
         if (wrong)
-                return refuse_host(refusal, wrong);
+                return refuse_request_host(refusal, wrong);
         target->path = (struct line) { path, (size_t) (end - path) };
-        return is_path(path, target->path.size) ? 0 : request_malformed(refusal, "its path holds what a URL may not");
+        return is_url_path(path, target->path.size)
+                       ? 0
+                       : request_malformed(refusal, "its path has a character that a URL may not have");
 }
 
 static int parse_request_line(struct line line, struct request *request, struct target *target,
@@ -135,15 +138,15 @@ static int parse_request_line(struct line line, struct request *request, struct 
         if (!target->is_old && !http_same_sized(version.text, version.size, "HTTP/1.1"))
                 return request_malformed(refusal, "the version is neither HTTP/1.1 nor HTTP/1.0");
         if (target->method.size > METHOD_MAX || !http_is_token(target->method.text, target->method.size))
-                return request_malformed(refusal, "the method is not a word that HTTP allows");
+                return request_malformed(refusal, "the method is not a token of HTTP");
         struct line url = { rest, (size_t) (second - rest) };
         request->is_connect = target->method.size == 7 && memcmp(target->method.text, "CONNECT", 7) == 0;
         if (!request->is_connect)
-                return parse_absolute(url, request, target, refusal);
+                return parse_absolute_url(url, request, target, refusal);
         const char *wrong = egress_authority_parse(url.text, url.size, &request->host, &request->port);
         if (!wrong && request->port == 0)
                 wrong = "no port behind it";
-        return wrong ? refuse_host(refusal, wrong) : 0;
+        return wrong ? refuse_request_host(refusal, wrong) : 0;
 }
 
 /* ---- headers ---- */
@@ -155,16 +158,16 @@ struct header {
 struct headers {
         struct header all[REQUEST_HEADERS_MAX];
         size_t count;
-        struct line named[NAMED_MAX]; /* by Connection: for this hop only */
+        struct line named[NAMED_MAX]; /* the headers that Connection names, for this hop only */
         size_t n_named;
         bool has_length, has_host;
 };
 
-static bool is_called(const struct header *header, const char *name) {
+static bool header_is(const struct header *header, const char *name) {
         return http_same_sized(header->name.text, header->name.size, name);
 }
 
-static int parse_header(struct line line, struct header *ret_header, struct refusal *refusal) {
+static int request_parse_header(struct line line, struct header *ret_header, struct refusal *refusal) {
         const char *colon = memchr(line.text, ':', line.size);
         if (!colon || !http_is_token(line.text, (size_t) (colon - line.text)))
                 return request_malformed(refusal, "a header line is not a name, a colon and a value");
@@ -179,11 +182,11 @@ static int parse_header(struct line line, struct header *ret_header, struct refu
         return 0;
 }
 
-static int take_length(struct headers *headers, const struct header *header, struct request *request,
-                       struct refusal *refusal) {
+static int request_take_length(struct headers *headers, const struct header *header, struct request *request,
+                               struct refusal *refusal) {
         uint64_t length = 0;
         if (headers->has_length || header->value.size == 0 || header->value.size > LENGTH_DIGITS_MAX)
-                return request_malformed(refusal, "Content-Length is there twice, or is no number");
+                return request_malformed(refusal, "Content-Length is repeated, or is no number");
         for (size_t i = 0; i < header->value.size; i++) {
                 if (header->value.text[i] < '0' || header->value.text[i] > '9')
                         return request_malformed(refusal, "Content-Length is no number");
@@ -194,56 +197,56 @@ static int take_length(struct headers *headers, const struct header *header, str
         return 0;
 }
 
-static int take_connection_header(struct headers *headers, struct line value, struct refusal *refusal) {
+static int request_take_connection(struct headers *headers, struct line value, struct refusal *refusal) {
         while (value.size) {
                 const char *comma = memchr(value.text, ',', value.size);
                 size_t size = comma ? (size_t) (comma - value.text) : value.size;
-                struct line word = { value.text, size };
+                struct line token = { value.text, size };
                 value = (struct line) { value.text + size, value.size - size };
                 if (comma)
                         value = (struct line) { value.text + 1, value.size - 1 };
-                while (word.size && (*word.text == ' ' || *word.text == '\t'))
-                        word = (struct line) { word.text + 1, word.size - 1 };
-                while (word.size && (word.text[word.size - 1] == ' ' || word.text[word.size - 1] == '\t'))
-                        word.size--;
-                if (word.size == 0)
+                while (token.size && (*token.text == ' ' || *token.text == '\t'))
+                        token = (struct line) { token.text + 1, token.size - 1 };
+                while (token.size && (token.text[token.size - 1] == ' ' || token.text[token.size - 1] == '\t'))
+                        token.size--;
+                if (token.size == 0)
                         continue;
-                if (headers->n_named == NAMED_MAX || !http_is_token(word.text, word.size))
-                        return request_malformed(refusal, "Connection is not a short list of words");
-                headers->named[headers->n_named++] = word;
+                if (headers->n_named == NAMED_MAX || !http_is_token(token.text, token.size))
+                        return request_malformed(refusal, "Connection is not a short list of tokens");
+                headers->named[headers->n_named++] = token;
         }
         return 0;
 }
 
-static int take_header(struct headers *headers, const struct header *header, struct request *request,
-                       struct refusal *refusal) {
+static int request_take_header(struct headers *headers, const struct header *header, struct request *request,
+                               struct refusal *refusal) {
         if (headers->count == REQUEST_HEADERS_MAX) {
                 refusal_set(refusal, 431, "Send fewer headers.", "the request has more than %d headers",
                             REQUEST_HEADERS_MAX);
                 return -1;
         }
         headers->all[headers->count++] = *header;
-        if (is_called(header, "Content-Length"))
-                return take_length(headers, header, request, refusal);
-        if (is_called(header, "Connection") || is_called(header, "Proxy-Connection"))
-                return take_connection_header(headers, header->value, refusal);
-        if (is_called(header, "Host")) {
+        if (header_is(header, "Content-Length"))
+                return request_take_length(headers, header, request, refusal);
+        if (header_is(header, "Connection") || header_is(header, "Proxy-Connection"))
+                return request_take_connection(headers, header->value, refusal);
+        if (header_is(header, "Host")) {
                 if (headers->has_host)
                         return request_malformed(refusal, "two Host headers");
                 headers->has_host = true;
         }
-        if (is_called(header, "Transfer-Encoding")) {
+        if (header_is(header, "Transfer-Encoding")) {
                 refusal_set(refusal, 411, "Send the body with a Content-Length, or use https.",
-                            "this proxy takes no Transfer-Encoding");
+                            "this proxy does not accept Transfer-Encoding");
                 return -1;
         }
         return 0;
 }
 
-/* ---- what the server gets ---- */
+/* ---- the new head for the server ---- */
 
-/* Of this hop, or written by us. */
-static bool is_dropped(const struct headers *headers, const struct header *header) {
+/* True for a header of this hop only, or one that the new head has anyway. */
+static bool header_is_dropped(const struct headers *headers, const struct header *header) {
         static const char *const names[] = { "Connection",
                                              "Proxy-Connection",
                                              "Proxy-Authorization",
@@ -255,9 +258,9 @@ static bool is_dropped(const struct headers *headers, const struct header *heade
                                              "Host",
                                              "Content-Length",
                                              "HTTP2-Settings",
-                                             "Close" /* which our own Connection names */ };
+                                             "Close" /* our own Connection header names it */ };
         for (size_t i = 0; i < ELEMENTS(names); i++)
-                if (is_called(header, names[i]))
+                if (header_is(header, names[i]))
                         return true;
         for (size_t i = 0; i < headers->n_named; i++)
                 if (headers->named[i].size == header->name.size &&
@@ -266,7 +269,7 @@ static bool is_dropped(const struct headers *headers, const struct header *heade
         return false;
 }
 
-static int write_head(const struct target *target, const struct headers *headers, struct request *request) {
+static int request_write_head(const struct target *target, const struct headers *headers, struct request *request) {
         char shown[EGRESS_SHOWN_ROOM];
         (void) egress_host_show(&request->host, request->port, shown);
         if (request->port == 80)
@@ -280,7 +283,7 @@ static int write_head(const struct target *target, const struct headers *headers
                        shown);
         for (size_t i = 0; i < headers->count; i++) {
                 const struct header *header = &headers->all[i];
-                if (!is_dropped(headers, header))
+                if (!header_is_dropped(headers, header))
                         (void) fprintf(file, "%.*s: %.*s\r\n", (int) header->name.size, header->name.text,
                                        (int) header->value.size, header->value.text);
         }
@@ -296,18 +299,19 @@ int request_parse(const char *head, size_t size, struct request *ret_request, st
         struct target target = { 0 };
         const char *at = head, *end = head + size;
         struct line line;
-        if (!headers || !next_line(&at, end, &line))
+        if (!headers || !next_head_line(&at, end, &line))
                 return request_malformed(refusal, "no request line");
         if (parse_request_line(line, &request, &target, refusal) < 0)
                 return -1;
-        while (next_line(&at, end, &line)) {
+        while (next_head_line(&at, end, &line)) {
                 struct header header;
-                if (parse_header(line, &header, refusal) < 0 || take_header(headers, &header, &request, refusal) < 0)
+                if (request_parse_header(line, &header, refusal) < 0 ||
+                    request_take_header(headers, &header, &request, refusal) < 0)
                         return -1;
         }
         if (request.is_connect && request.body_size)
                 return request_malformed(refusal, "CONNECT has no body");
-        if (!request.is_connect && write_head(&target, headers, &request) < 0) {
+        if (!request.is_connect && request_write_head(&target, headers, &request) < 0) {
                 refusal_set(refusal, 503, "Try again later.", "the proxy is out of memory");
                 return -1;
         }

@@ -17,14 +17,14 @@
 
 enum { STACK_BYTES = 512 << 10 };
 
-enum { THREADS, PLACES, SHARES }; /* rows of what keys share */
+enum { SHARE_THREADS, SHARE_QUEUE, RESOLVER_SHARES }; /* rows of the share table */
 
 struct lookup {
         struct lookup *next;
         char key[SHARE_NAME_MAX + 1], box[24];
         char name[EGRESS_HOST_ROOM];
-        struct lookup_result result;                                     /* the thread's until it is in `done` */
-        void (*call)(void *context, const struct lookup_result *result); /* NULL: abandoned; the loop's thread only */
+        struct lookup_result result; /* belongs to the thread until the lookup is in `done` */
+        void (*call)(void *context, const struct lookup_result *result); /* for the loop only; NULL: cancelled */
         void *context;
 };
 
@@ -41,7 +41,7 @@ struct resolver {
 
 /* ---- in the threads ---- */
 
-static void look_up(struct lookup *lookup) {
+static void lookup_run(struct lookup *lookup) {
         const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
         struct addrinfo *list = NULL;
         struct lookup_result *result = &lookup->result;
@@ -57,24 +57,24 @@ static struct share_claim lookup_claim(const struct lookup *lookup) {
         return (struct share_claim) { .key = lookup->key, .box = lookup->box, .amount = 1 };
 }
 
-static void unlink_waiting(struct resolver *resolver, struct lookup **at) {
+static void unlink_waiting_lookup(struct resolver *resolver, struct lookup **at) {
         struct lookup *lookup = *at;
         *at = lookup->next;
         if (!lookup->next)
                 resolver->last_waiting = at;
         const struct share_claim claim = lookup_claim(lookup);
-        share_give(&resolver->shares, PLACES, &claim);
+        share_give(&resolver->shares, SHARE_QUEUE, &claim);
         resolver->n_waiting--;
 }
 
-/* With the lock held: takes the oldest lookup of a key that may have one more thread. A free thread calls it. */
-static struct lookup *take_waiting(struct resolver *resolver) {
+/* Called by a free thread with the lock held. Takes the oldest lookup of a key that may use one more thread. */
+static struct lookup *take_waiting_lookup(struct resolver *resolver) {
         for (struct lookup **at = &resolver->waiting; *at; at = &(*at)->next) {
                 struct lookup *lookup = *at;
                 const struct share_claim claim = lookup_claim(lookup);
-                if (share_take(&resolver->shares, THREADS, &claim, NULL) < 0)
+                if (share_take(&resolver->shares, SHARE_THREADS, &claim, NULL) < 0)
                         continue;
-                unlink_waiting(resolver, at);
+                unlink_waiting_lookup(resolver, at);
                 return lookup;
         }
         return NULL;
@@ -85,16 +85,16 @@ static void *resolver_thread(void *context) {
         (void) pthread_mutex_lock(&resolver->lock);
         for (;;) {
                 struct lookup *lookup;
-                while (!(lookup = take_waiting(resolver))) {
+                while (!(lookup = take_waiting_lookup(resolver))) {
                         resolver->n_idle++;
                         (void) pthread_cond_wait(&resolver->work, &resolver->lock);
                         resolver->n_idle--;
                 }
                 (void) pthread_mutex_unlock(&resolver->lock);
-                look_up(lookup);
+                lookup_run(lookup);
                 (void) pthread_mutex_lock(&resolver->lock);
                 const struct share_claim claim = lookup_claim(lookup);
-                share_give(&resolver->shares, THREADS, &claim);
+                share_give(&resolver->shares, SHARE_THREADS, &claim);
                 lookup->next = resolver->done;
                 resolver->done = lookup;
                 const uint64_t one = 1;
@@ -103,8 +103,8 @@ static void *resolver_thread(void *context) {
         return NULL;
 }
 
-/* Under the lock. */
-static bool add_thread(struct resolver *resolver) {
+/* Call it with the lock held. */
+static bool add_resolver_thread(struct resolver *resolver) {
         pthread_attr_t attributes;
         pthread_t thread;
         (void) pthread_attr_init(&attributes);
@@ -143,26 +143,26 @@ int resolver_make(struct loop *loop, struct resolver **ret_resolver, struct err 
         (void) pthread_mutex_init(&resolver->lock, NULL);
         (void) pthread_cond_init(&resolver->work, NULL);
         resolver->last_waiting = &resolver->waiting;
-        static const struct share_row rows[SHARES] = {
-                [THREADS] = { .what = "names being looked up",
-                              .remedy = "try again",
-                              .total = RESOLVER_THREADS,
-                              .box_percent = 25 },
-                [PLACES] = { .what = "names to be looked up", .remedy = "try again", .total = RESOLVER_QUEUE_MAX },
+        static const struct share_row rows[RESOLVER_SHARES] = {
+                [SHARE_THREADS] = { .what = "names being looked up",
+                                    .remedy = "try again",
+                                    .total = RESOLVER_THREADS,
+                                    .box_percent = 25 },
+                [SHARE_QUEUE] = { .what = "names to be looked up", .remedy = "try again", .total = RESOLVER_QUEUE_MAX },
         };
-        share_table_open(&resolver->shares, rows, SHARES, 0);
-        resolver->shares.n_keys = 2; /* there may be others at any time: no key gets everything */
+        share_table_open(&resolver->shares, rows, RESOLVER_SHARES, 0);
+        resolver->shares.n_keys = 2; /* another key may appear at any time, so no key gets all threads */
         resolver->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (resolver->event_fd >= 0)
                 resolver->watch = loop_watch(loop, resolver->event_fd, EPOLLIN, resolver_on_done, resolver);
         if (!resolver->watch)
                 return err_sys(err, errno, "watching for resolved names");
-        *ret_resolver = resolver; /* as long as the process */
+        *ret_resolver = resolver; /* it exists as long as the process */
         return 0;
 }
 
-struct lookup *resolver_ask(struct resolver *resolver, const char *key, const void *box, const char *name,
-                            void (*done)(void *context, const struct lookup_result *result), void *context) {
+struct lookup *resolver_look_up(struct resolver *resolver, const char *key, const void *box, const char *name,
+                                void (*done)(void *context, const struct lookup_result *result), void *context) {
         struct lookup *lookup = calloc(1, sizeof(*lookup));
         if (!lookup)
                 return NULL;
@@ -173,12 +173,12 @@ struct lookup *resolver_ask(struct resolver *resolver, const char *key, const vo
         lookup->context = context;
         (void) pthread_mutex_lock(&resolver->lock);
         const struct share_claim place = lookup_claim(lookup);
-        bool taken = share_take(&resolver->shares, PLACES, &place, NULL) == 0;
+        bool taken = share_take(&resolver->shares, SHARE_QUEUE, &place, NULL) == 0;
         bool placed = taken;
         taken = taken && (resolver->n_idle > resolver->n_waiting || resolver->n_threads == RESOLVER_THREADS ||
-                          add_thread(resolver) || resolver->n_threads > 0);
+                          add_resolver_thread(resolver) || resolver->n_threads > 0);
         if (placed && !taken)
-                share_give(&resolver->shares, PLACES, &place);
+                share_give(&resolver->shares, SHARE_QUEUE, &place);
         if (taken) {
                 *resolver->last_waiting = lookup;
                 resolver->last_waiting = &lookup->next;
@@ -192,21 +192,21 @@ struct lookup *resolver_ask(struct resolver *resolver, const char *key, const vo
         return NULL;
 }
 
-void resolver_abandon(struct resolver *resolver, struct lookup **lookup) {
-        struct lookup *given_up = *lookup;
+void resolver_cancel(struct resolver *resolver, struct lookup **lookup) {
+        struct lookup *abandoned = *lookup;
         *lookup = NULL;
-        if (!given_up)
+        if (!abandoned)
                 return;
         (void) pthread_mutex_lock(&resolver->lock);
         struct lookup **at = &resolver->waiting;
-        while (*at && *at != given_up)
+        while (*at && *at != abandoned)
                 at = &(*at)->next;
         bool waits = *at != NULL;
         if (waits)
-                unlink_waiting(resolver, at);
+                unlink_waiting_lookup(resolver, at);
         (void) pthread_mutex_unlock(&resolver->lock);
         if (waits)
-                free(given_up);
+                free(abandoned);
         else
-                given_up->call = NULL;
+                abandoned->call = NULL;
 }

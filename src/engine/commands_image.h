@@ -1,4 +1,4 @@
-/* The kernel of images without Python (guest/commands), carried inside glovebox. */
+/* The kernel of images without Python (guest/commands), embedded in glovebox. */
 #pragma once
 
 #include <stddef.h>

@@ -26,45 +26,46 @@
 #include "engine/entry_arguments.h"
 #include "engine/handshake.h"
 #include "engine/programs.h"
-#include "engine/seat.h"
 #include "engine/unix_http.h"
 
 #define OWNER_LABEL "glovebox.owner"
 
 enum {
-        SHORT_MS = 5000,    /* for requests that only read */
-        CREATE_MS = 30000,  /* long, since an engine under load is slow */
+        SHORT_MS = 5000,   /* for requests that only read */
+        CREATE_MS = 30000, /* long, since an engine under load is slow */
         START_MS = 30000,
         REMOVE_MS = 30000,
-        YOUNG_S = 120,      /* a younger container may still be starting */
+        YOUNG_S = 120, /* a younger container may still be starting */
         OOM_SCORE = 500,
-        RUNTIME_THREADS = 256,     /* of gVisor's own kernel, which count in the box's group */
-        PROCESSES_OF_USER = 32768, /* of all boxes together, which run as one user; each box has its own limit */
+        RUNTIME_THREADS = 256,     /* of gVisor's own kernel; they count in the box's group */
+        PROCESSES_OF_USER = 32768, /* of all boxes together, since they run as one user; each box has its own limit */
 };
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 struct service {
         const char *name, *socket;
-        const char *start; /* how to start it, for messages */
-        const char *about; /* the API prefix for the description of a container */
-        bool is_users;     /* it runs as the user of the daemon */
+        const char *start_command; /* for messages */
+        const char *inspect_prefix; /* the API prefix for inspecting a container */
+        bool is_rootless; /* it runs as the user of the daemon */
 };
 
-static struct service docker_of(const struct engine_settings *settings) {
+static struct service docker_service(const struct engine_settings *settings) {
         return (struct service) { "docker", settings->docker_socket, "systemctl start docker", "",
-                                  engine_is_users(&engine_docker, settings) };
+                                  engine_is_rootless(&engine_docker, settings) };
 }
 
-static struct service podman_of(const struct engine_settings *settings) {
-        bool is_users = engine_is_users(&engine_podman, settings);
+static struct service podman_service(const struct engine_settings *settings) {
+        bool is_rootless = engine_is_rootless(&engine_podman, settings);
         return (struct service) { "podman", settings->podman_socket,
-                                  is_users ? "systemctl --user start podman.socket" : "systemctl start podman.socket",
-                                  "/v4.0.0/libpod", is_users }; /* its Docker API does not report the runtime */
+                                  is_rootless ? "systemctl --user start podman.socket"
+                                              : "systemctl start podman.socket",
+                                  "/v4.0.0/libpod",
+                                  is_rootless }; /* Docker's API of Podman does not report the runtime */
 }
 
 /* The engine's own error message. */
-static const char *message_of(const struct unix_http_answer *answer, json_t **ret_json) {
+static const char *engine_message(const struct unix_http_answer *answer, json_t **ret_json) {
         *ret_json = json_loadb(answer->body, answer->size, 0, NULL);
         const char *text = json_string_value(json_object_get(*ret_json, "message"));
         if (!text)
@@ -72,10 +73,10 @@ static const char *message_of(const struct unix_http_answer *answer, json_t **re
         return text ? text : answer->body;
 }
 
-static int explain(const struct service *service, const char *what, const struct unix_http_answer *answer,
-                   enum err_code code, struct err *err) {
+static int container_explain(const struct service *service, const char *what, const struct unix_http_answer *answer,
+                             enum err_code code, struct err *err) {
         json_t *json = NULL;
-        const char *text = message_of(answer, &json);
+        const char *text = engine_message(answer, &json);
         if (strstr(text, "no space left on device"))
                 (void) err_set(err, ERR_NO_SPACE, "%s: %s: its disk is full; make room (%s system prune): %.400s",
                                service->name, what, service->name, text);
@@ -85,8 +86,8 @@ static int explain(const struct service *service, const char *what, const struct
         return -1;
 }
 
-static int ask(const struct service *service, const char *method, const char *path, json_t *body, uint64_t within_ms,
-               struct unix_http_answer *ret_answer, struct err *err) {
+static int container_request(const struct service *service, const char *method, const char *path, json_t *body,
+                             uint64_t within_ms, struct unix_http_answer *ret_answer, struct err *err) {
         _cleanup_free_ char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
         json_decref(body);
         if (unix_http(service->socket, method, path, text, loop_now_ms() + within_ms, ret_answer, err) == 0)
@@ -95,17 +96,19 @@ static int ask(const struct service *service, const char *method, const char *pa
                 return err_set(err, ERR_UNSUPPORTED,
                                "%s is not running: no answer at %.200s; start it (%s), or "
                                "give another socket (--%s-socket)",
-                               service->name, service->socket, service->start, service->name);
+                               service->name, service->socket, service->start_command, service->name);
         return err_prefix(err, "%s", service->name);
 }
 
-static int probe(const struct service *service, char *ret_version, size_t room, struct err *err) {
+static int container_probe(const struct service *service, char *ret_version, size_t room, struct err *err) {
         struct unix_http_answer answer;
-        if (ask(service, "GET", "/version", NULL, SHORT_MS, &answer, err) < 0)
+        if (container_request(service, "GET", "/version", NULL, SHORT_MS, &answer, err) < 0)
                 return -1;
         json_t *json = json_loadb(answer.body, answer.size, 0, NULL);
         const char *version = json_string_value(json_object_get(json, "Version"));
-        int code = answer.status == 200 && version ? 0 : explain(service, "its version", &answer, ERR_PROTOCOL, err);
+        int code = answer.status == 200 && version
+                           ? 0
+                           : container_explain(service, "its version", &answer, ERR_PROTOCOL, err);
         if (code == 0)
                 (void) snprintf(ret_version, room, "%s", version);
         json_decref(json);
@@ -115,7 +118,7 @@ static int probe(const struct service *service, char *ret_version, size_t room, 
 
 /* ---- images ---- */
 
-static void take_env(json_t *env, struct image *ret_image) {
+static void copy_image_env(json_t *env, struct image *ret_image) {
         size_t i, used = 0;
         json_t *value;
         json_array_foreach (env, i, value) {
@@ -129,35 +132,36 @@ static void take_env(json_t *env, struct image *ret_image) {
         ret_image->env[used] = '\0';
 }
 
-static int look_at_image(const struct service *service, const char *image, struct image *ret_image, struct err *err) {
+static int container_inspect_image(const struct service *service, const char *image, struct image *ret_image,
+                                   struct err *err) {
         char path[ENGINE_IMAGE_MAX + 32];
         struct unix_http_answer answer;
         if (engine_check_image(image, err) < 0)
                 return -1;
         (void) snprintf(path, sizeof(path), "/images/%s/json", image);
-        if (ask(service, "GET", path, NULL, SHORT_MS, &answer, err) < 0)
+        if (container_request(service, "GET", path, NULL, SHORT_MS, &answer, err) < 0)
                 return -1;
         int code = 0;
         if (answer.status == 404)
                 code = err_set(err, ERR_NOT_FOUND, "%s has no image \"%s\": get it with \"%s pull %s\"", service->name,
                                image, service->name, image);
         else if (answer.status != 200)
-                code = explain(service, "looking at the image", &answer, ERR_SYSTEM, err);
+                code = container_explain(service, "inspecting the image", &answer, ERR_SYSTEM, err);
         json_t *json = code == 0 ? json_loadb(answer.body, answer.size, 0, NULL) : NULL;
         if (json) {
                 (void) snprintf(ret_image->name, sizeof(ret_image->name), "%s", image);
                 (void) snprintf(ret_image->python, sizeof(ret_image->python), "python3");
-                take_env(json_object_get(json_object_get(json, "Config"), "Env"), ret_image);
+                copy_image_env(json_object_get(json_object_get(json, "Config"), "Env"), ret_image);
         } else if (code == 0)
-                code = err_set(err, ERR_PROTOCOL, "%s: what it says about image %s is no JSON", service->name, image);
+                code = err_set(err, ERR_PROTOCOL, "%s: its description of image %s is no JSON", service->name, image);
         json_decref(json);
         unix_http_release(&answer);
         return code;
 }
 
-/* ---- job ---- */
+/* ---- making ---- */
 
-static json_t *mounts_of(const struct engine_order *order) {
+static json_t *mounts_config(const struct engine_order *order) {
         json_t *mounts = json_array();
         for (size_t i = 0; i < order->n_mounts; i++)
                 if (order->mounts[i].source)
@@ -169,7 +173,7 @@ static json_t *mounts_of(const struct engine_order *order) {
         return mounts;
 }
 
-static json_t *tmpfs_of(const struct engine_order *order) {
+static json_t *tmpfs_config(const struct engine_order *order) {
         json_t *list = json_object();
         for (size_t i = 0; i < order->n_mounts; i++)
                 if (!order->mounts[i].source)
@@ -179,8 +183,8 @@ static json_t *tmpfs_of(const struct engine_order *order) {
         return list;
 }
 
-/* Podman's defaults are higher than some hosts allow, and then no container starts. */
-static json_t *ulimits(void) {
+/* Podman's defaults are higher than some hosts allow, and then no container starts. So the limits are explicit. */
+static json_t *ulimits_config(void) {
         struct rlimit processes;
         json_t *list = json_pack("[{s:s, s:i, s:i}]", "Name", "nofile", "Soft", 1024, "Hard", 4096);
         json_int_t most = PROCESSES_OF_USER;
@@ -209,14 +213,14 @@ static const char *const hidden[] = { "/proc/acpi",
                                       "/proc/sys/kernel/random/boot_id",
                                       "/sys" };
 
-static json_t *masked_paths(void) {
+static json_t *masked_paths_config(void) {
         json_t *list = json_array();
         for (size_t i = 0; i < ELEMENTS(hidden); i++)
                 json_array_append_new(list, json_string(hidden[i]));
         return list;
 }
 
-static json_t *podman_mask(void) {
+static json_t *podman_mask_option(void) {
         char text[1024] = "mask=";
         for (size_t i = 0; i < ELEMENTS(hidden); i++) {
                 size_t used = strlen(text);
@@ -240,14 +244,14 @@ static json_t *host_config(const struct service *service, const struct engine_or
                         { "OomScoreAdj", OOM_SCORE } };
         for (size_t i = 0; i < ELEMENTS(numbers); i++)
                 json_object_set_new(config, numbers[i].name, json_integer((json_int_t) numbers[i].value));
-        json_object_set_new(config, "Mounts", mounts_of(order));
-        json_object_set_new(config, "Tmpfs", tmpfs_of(order));
-        json_object_set_new(config, "Ulimits", ulimits());
-        json_object_set_new(config, "MaskedPaths", masked_paths());
+        json_object_set_new(config, "Mounts", mounts_config(order));
+        json_object_set_new(config, "Tmpfs", tmpfs_config(order));
+        json_object_set_new(config, "Ulimits", ulimits_config());
+        json_object_set_new(config, "MaskedPaths", masked_paths_config());
         json_array_append_new(json_object_get(config, "SecurityOpt"), json_string("no-new-privileges"));
-        if (strcmp(service->name, "podman") == 0) /* it ignores MaskedPaths */
-                json_array_append_new(json_object_get(config, "SecurityOpt"), podman_mask());
-        if (order->is_users && service->is_users) /* files that the box writes belong to the user */
+        if (strcmp(service->name, "podman") == 0) /* Podman ignores MaskedPaths */
+                json_array_append_new(json_object_get(config, "SecurityOpt"), podman_mask_option());
+        if (order->daemon_is_user && service->is_rootless) /* files that the box writes belong to the user */
                 json_object_set_new(config, "UsernsMode",
                                     json_sprintf("keep-id:uid=%u,gid=%u", order->uid, order->gid));
         if (*order->runtime)
@@ -262,17 +266,17 @@ static json_t *container_config(const struct service *service, const struct engi
                                    "Entrypoint", entry_arguments(order), "Cmd", "User", user, "WorkingDir", "/",
                                    "Hostname", "sandbox", "StopSignal", "SIGKILL", "Labels", OWNER_LABEL, order->owner,
                                    "HostConfig", host_config(service, order));
-        /* No health check of the image: it would be a process beside the agent, without our filter. */
+        /* Switches off a health check of the image: it would be a process beside the agent, without our filter. */
         json_object_set_new(config, "Healthcheck", json_pack("{s:[s]}", "Test", "NONE"));
         return config;
 }
 
-static int create(const struct service *service, const struct engine_order *order, char ret_id[static 80],
-                  struct err *err) {
+static int container_create(const struct service *service, const struct engine_order *order, char ret_id[static 80],
+                            struct err *err) {
         char path[160];
         struct unix_http_answer answer;
         (void) snprintf(path, sizeof(path), "/containers/create?name=%s", order->name);
-        if (ask(service, "POST", path, container_config(service, order), CREATE_MS, &answer, err) < 0)
+        if (container_request(service, "POST", path, container_config(service, order), CREATE_MS, &answer, err) < 0)
                 return -1;
         int code = 0;
         json_t *json = json_loadb(answer.body, answer.size, 0, NULL);
@@ -281,7 +285,7 @@ static int create(const struct service *service, const struct engine_order *orde
                 code = err_set(err, ERR_NOT_FOUND, "%s has no image \"%s\": get it with \"%s pull %s\"", service->name,
                                order->image, service->name, order->image);
         else if (answer.status != 201 || !id || strlen(id) >= 80 || strspn(id, "0123456789abcdef") != strlen(id))
-                code = explain(service, "creating a container", &answer, ERR_SYSTEM, err);
+                code = container_explain(service, "creating a container", &answer, ERR_SYSTEM, err);
         else
                 (void) snprintf(ret_id, 80, "%s", id);
         json_decref(json);
@@ -289,18 +293,19 @@ static int create(const struct service *service, const struct engine_order *orde
         return code;
 }
 
-static int start(const struct service *service, const struct engine_order *order, const char *id, struct err *err) {
+static int container_start(const struct service *service, const struct engine_order *order, const char *id,
+                           struct err *err) {
         char path[160];
         struct unix_http_answer answer;
         (void) snprintf(path, sizeof(path), "/containers/%s/start", id);
-        if (ask(service, "POST", path, NULL, START_MS, &answer, err) < 0)
+        if (container_request(service, "POST", path, NULL, START_MS, &answer, err) < 0)
                 return -1;
         int code = answer.status == 204 || answer.status == 304
                            ? 0
-                           : explain(service,
-                                     *order->runtime ? "starting a container with the runtime that was asked for"
-                                                     : "starting a container",
-                                     &answer, ERR_SYSTEM, err);
+                           : container_explain(service,
+                                               *order->runtime ? "starting a container with the requested runtime"
+                                                               : "starting a container",
+                                               &answer, ERR_SYSTEM, err);
         unix_http_release(&answer);
         return code;
 }
@@ -313,7 +318,7 @@ static int check_runtime(const struct service *service, const char *wanted, json
         const char *slash = used ? strrchr(used, '/') : NULL;
         if (!*wanted || (used && (strcmp(used, wanted) == 0 || (slash && strcmp(slash + 1, wanted) == 0))))
                 return 0;
-        return err_set(err, ERR_REFUSED, "%s runs boxes with the runtime \"%.60s\", and \"%.60s\" was asked for; %s",
+        return err_set(err, ERR_REFUSED, "%s runs boxes with the runtime \"%.60s\", and \"%.60s\" was requested; %s",
                        service->name, used ? used : "", wanted,
                        strcmp(service->name, "podman") == 0
                                ? "start its service with \"podman --runtime NAME system service\""
@@ -321,21 +326,21 @@ static int check_runtime(const struct service *service, const char *wanted, json
 }
 
 /* The container's first process on the host; fails if it has ended. */
-static int find_pid(const struct service *service, const char *id, const char *runtime, pid_t *ret_pid,
-                    struct err *err) {
+static int container_find_pid(const struct service *service, const char *id, const char *runtime, pid_t *ret_pid,
+                              struct err *err) {
         char path[160];
         struct unix_http_answer answer;
-        (void) snprintf(path, sizeof(path), "%s/containers/%s/json", service->about, id);
-        if (ask(service, "GET", path, NULL, SHORT_MS, &answer, err) < 0)
+        (void) snprintf(path, sizeof(path), "%s/containers/%s/json", service->inspect_prefix, id);
+        if (container_request(service, "GET", path, NULL, SHORT_MS, &answer, err) < 0)
                 return -1;
         json_t *json = json_loadb(answer.body, answer.size, 0, NULL), *state = json_object_get(json, "State");
         int code = 0;
         if (answer.status != 200 || !state)
-                code = explain(service, "looking at a container", &answer, ERR_SYSTEM, err);
+                code = container_explain(service, "inspecting a container", &answer, ERR_SYSTEM, err);
         else if (!json_is_true(json_object_get(state, "Running")))
                 code = err_set(err, ERR_SYSTEM,
                                "%s: the box ended at once, with status %d%s%.300s; \"%s logs %.12s\" may "
-                               "say more while it is there",
+                               "show more until it is removed",
                                service->name, (int) json_integer_value(json_object_get(state, "ExitCode")),
                                json_string_length(json_object_get(state, "Error")) ? ": " : "",
                                json_string_length(json_object_get(state, "Error"))
@@ -356,42 +361,42 @@ struct alive {
         const char *id;
 };
 
-static int is_alive(void *context, struct err *err) {
+static int container_is_alive(void *context, struct err *err) {
         const struct alive *alive = context;
         pid_t pid;
-        return find_pid(alive->service, alive->id, "", &pid, err);
+        return container_find_pid(alive->service, alive->id, "", &pid, err);
 }
 
-static int remove_box(const struct service *service, const char *name, struct err *err) {
+static int container_remove(const struct service *service, const char *name, struct err *err) {
         char path[160];
         struct unix_http_answer answer;
         (void) snprintf(path, sizeof(path), "/containers/%s?force=true&v=true", name);
-        if (ask(service, "DELETE", path, NULL, REMOVE_MS, &answer, err) < 0)
+        if (container_request(service, "DELETE", path, NULL, REMOVE_MS, &answer, err) < 0)
                 return -1;
         int code = 0;
         if (answer.status == 409) /* another request is removing it */
                 code = err_set(err, ERR_BUSY, "%s: the container is being removed", service->name);
         else if (answer.status != 404 && answer.status >= 300)
-                code = explain(service, "removing a container", &answer, ERR_SYSTEM, err);
+                code = container_explain(service, "removing a container", &answer, ERR_SYSTEM, err);
         unix_http_release(&answer);
         return code;
 }
 
-static int make(const struct service *service, const struct engine_order *order, struct box *ret_box,
-                int *ret_listener_fd, struct err *err) {
+static int container_make(const struct service *service, const struct engine_order *order, struct box *ret_box,
+                          int *ret_listener_fd, struct err *err) {
         char id[80];
         struct alive alive = { service, id };
         _cleanup_fd_ int control = -1, listener = -1, workspace = -1;
         pid_t pid = 0;
-        if (create(service, order, id, err) < 0)
+        if (container_create(service, order, id, err) < 0)
                 return -1;
-        if (start(service, order, id, err) < 0 ||
-            handshake_accept(order->listen_fd, loop_now_ms() + START_MS, is_alive, &alive, &control,
-                             order->network && !order->relays ? &listener : NULL,
+        if (container_start(service, order, id, err) < 0 ||
+            handshake_accept(order->listen_fd, loop_now_ms() + START_MS, container_is_alive, &alive, &control,
+                             order->network && !order->has_relay ? &listener : NULL,
                              order->ret_workspace_fd ? &workspace : NULL, err) < 0 ||
-            find_pid(service, id, order->runtime, &pid, err) < 0) {
+            container_find_pid(service, id, order->runtime, &pid, err) < 0) {
                 struct err ignored;
-                (void) remove_box(service, order->name, &ignored);
+                (void) container_remove(service, order->name, &ignored);
                 return -1;
         }
         *ret_box = (struct box) { .pid = pid,
@@ -405,53 +410,74 @@ static int make(const struct service *service, const struct engine_order *order,
         return 0;
 }
 
-/* ---- what was left ---- */
+/* ---- sweeping ---- */
 
-static int sweep(const struct service *service, const char *owner, void (*left)(const char *name, void *context),
-                 void *context, struct err *err) {
+static bool state_is_one_of(const char *state, const char *const *states, size_t n_states) {
+        for (size_t i = 0; state && i < n_states; i++)
+                if (strcmp(state, states[i]) == 0)
+                        return true;
+        return false;
+}
+
+/* True if the container has ended. One that was created and never started counts too, unless it is young: a maker may
+ * be about to start it. */
+static bool container_is_left_over(json_t *item) {
+        static const char *const ended[] = { "exited", "dead", "stopped" }, *const created[] = { "created",
+                                                                                                 "configured" };
+        const char *state = json_string_value(json_object_get(item, "State"));
+        json_int_t created_s = json_integer_value(json_object_get(item, "Created"));
+        if (state_is_one_of(state, ended, ELEMENTS(ended)))
+                return true;
+        return state_is_one_of(state, created, ELEMENTS(created)) && created_s <= (json_int_t) time(NULL) - YOUNG_S;
+}
+
+static int list_containers(const struct service *service, const char *owner, json_t **ret_list, struct err *err) {
         char path[300];
         struct unix_http_answer answer;
         (void) snprintf(path, sizeof(path),
                         "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" OWNER_LABEL
                         "%%3D%s%%22%%5D%%7D",
                         owner);
-        if (ask(service, "GET", path, NULL, SHORT_MS, &answer, err) < 0)
+        if (container_request(service, "GET", path, NULL, SHORT_MS, &answer, err) < 0)
                 return -1;
-        json_t *json = json_loadb(answer.body, answer.size, 0, NULL), *item;
-        size_t i;
-        int code = answer.status == 200 ? 0 : explain(service, "listing containers", &answer, ERR_SYSTEM, err);
-        json_array_foreach (json, i, item) {
-                const char *id = json_string_value(json_object_get(item, "Id"));
-                const char *state = json_string_value(json_object_get(item, "State"));
-                bool is_young =
-                        json_integer_value(json_object_get(item, "Created")) > (json_int_t) time(NULL) - YOUNG_S;
-                bool has_ended = state && (strcmp(state, "exited") == 0 || strcmp(state, "dead") == 0 ||
-                                           strcmp(state, "stopped") == 0);
-                bool was_begun = state && (strcmp(state, "created") == 0 || strcmp(state, "configured") == 0);
-                struct err ignored;
-                const char *name = json_string_value(json_array_get(json_object_get(item, "Names"), 0));
-                if (code == 0 && id && strlen(id) < 80 && (has_ended || (was_begun && !is_young)))
-                        (void) remove_box(service, id, &ignored);
-                else if (name)
-                        left(*name == '/' ? name + 1 : name, context);
-        }
-        json_decref(json);
+        int code =
+                answer.status == 200 ? 0 : container_explain(service, "listing containers", &answer, ERR_SYSTEM, err);
+        *ret_list = code == 0 ? json_loadb(answer.body, answer.size, 0, NULL) : NULL;
         unix_http_release(&answer);
         return code;
+}
+
+static int container_sweep(const struct service *service, const char *owner,
+                           void (*remaining)(const char *name, void *context), void *context, struct err *err) {
+        json_t *list, *item;
+        size_t i;
+        if (list_containers(service, owner, &list, err) < 0)
+                return -1;
+        json_array_foreach (list, i, item) {
+                const char *id = json_string_value(json_object_get(item, "Id"));
+                const char *name = json_string_value(json_array_get(json_object_get(item, "Names"), 0));
+                struct err ignored;
+                if (id && strlen(id) < 80 && container_is_left_over(item))
+                        (void) container_remove(service, id, &ignored);
+                else if (name)
+                        remaining(*name == '/' ? name + 1 : name, context);
+        }
+        json_decref(list);
+        return 0;
 }
 
 /* ---- a daemon that is not root ---- */
 
 /* Rootless podman maps the daemon's user to the box's user. Root's dockerd (group docker) maps no ids, so there the box
  * runs as the daemon's user, who then owns the files that it writes. */
-static int choose_user(const struct service *service, uid_t *ret_uid, gid_t *ret_gid, struct err *err) {
-        if (service->is_users && strcmp(service->name, "docker") == 0)
+static int container_choose_user(const struct service *service, uid_t *ret_uid, gid_t *ret_gid, struct err *err) {
+        if (service->is_rootless && strcmp(service->name, "docker") == 0)
                 return err_set(err, ERR_UNSUPPORTED,
                                "a rootless dockerd (%.200s) gives a box's files to other users than you: use rootless "
                                "podman (systemctl --user start podman.socket), or root's dockerd",
                                service->socket);
-        *ret_uid = service->is_users ? BOX_UID : identity_outside(geteuid());
-        *ret_gid = service->is_users ? BOX_GID : identity_outside(getegid());
+        *ret_uid = service->is_rootless ? BOX_UID : identity_outside(geteuid());
+        *ret_gid = service->is_rootless ? BOX_GID : identity_outside(getegid());
         return 0;
 }
 
@@ -460,32 +486,33 @@ static int choose_user(const struct service *service, uid_t *ret_uid, gid_t *ret
 #define ENGINE_OF(engine)                                                                                              \
         static int engine##_probe(const struct engine_settings *settings, char *ret_version, size_t room,              \
                                   struct err *err) {                                                                   \
-                const struct service service = engine##_of(settings);                                                  \
-                return probe(&service, ret_version, room, err);                                                        \
+                const struct service service = engine##_service(settings);                                             \
+                return container_probe(&service, ret_version, room, err);                                              \
         }                                                                                                              \
-        static int engine##_look_at_image(const struct engine_settings *settings, const char *image,                   \
+        static int engine##_inspect_image(const struct engine_settings *settings, const char *image,                   \
                                           struct image *ret_image, struct err *err) {                                  \
-                const struct service service = engine##_of(settings);                                                  \
-                return look_at_image(&service, image, ret_image, err);                                                 \
+                const struct service service = engine##_service(settings);                                             \
+                return container_inspect_image(&service, image, ret_image, err);                                       \
         }                                                                                                              \
         static int engine##_make(const struct engine_settings *settings, const struct engine_order *order,             \
                                  struct box *ret_box, int *ret_listener_fd, struct err *err) {                         \
-                const struct service service = engine##_of(settings);                                                  \
-                return make(&service, order, ret_box, ret_listener_fd, err);                                           \
+                const struct service service = engine##_service(settings);                                             \
+                return container_make(&service, order, ret_box, ret_listener_fd, err);                                 \
         }                                                                                                              \
         static int engine##_choose_user(const struct engine_settings *settings, uid_t *ret_uid, gid_t *ret_gid,        \
                                         struct err *err) {                                                             \
-                const struct service service = engine##_of(settings);                                                  \
-                return choose_user(&service, ret_uid, ret_gid, err);                                                   \
+                const struct service service = engine##_service(settings);                                             \
+                return container_choose_user(&service, ret_uid, ret_gid, err);                                         \
         }                                                                                                              \
         static int engine##_remove(const struct engine_settings *settings, const char *name, struct err *err) {        \
-                const struct service service = engine##_of(settings);                                                  \
-                return remove_box(&service, name, err);                                                                \
+                const struct service service = engine##_service(settings);                                             \
+                return container_remove(&service, name, err);                                                          \
         }                                                                                                              \
         static int engine##_sweep(const struct engine_settings *settings, const char *owner,                           \
-                                  void (*left)(const char *name, void *context), void *context, struct err *err) {     \
-                const struct service service = engine##_of(settings);                                                  \
-                return sweep(&service, owner, left, context, err);                                                     \
+                                  void (*remaining)(const char *name, void *context), void *context,                   \
+                                  struct err *err) {                                                                   \
+                const struct service service = engine##_service(settings);                                             \
+                return container_sweep(&service, owner, remaining, context, err);                                      \
         }
 
 ENGINE_OF(docker)
@@ -493,20 +520,20 @@ ENGINE_OF(podman)
 
 const struct engine engine_docker = { .name = "docker",
                                       .isolation = ENGINE_CONTAINER,
-                                      .most = ENGINE_GVISOR,
+                                      .max_isolation = ENGINE_GVISOR,
                                       .needs = "dockerd (systemctl start docker)",
                                       .probe = docker_probe,
-                                      .look_at_image = docker_look_at_image,
+                                      .inspect_image = docker_inspect_image,
                                       .make = docker_make,
                                       .choose_user = docker_choose_user,
                                       .remove = docker_remove,
                                       .sweep = docker_sweep };
 const struct engine engine_podman = { .name = "podman",
                                       .isolation = ENGINE_CONTAINER,
-                                      .most = ENGINE_GVISOR,
+                                      .max_isolation = ENGINE_GVISOR,
                                       .needs = "podman system service (systemctl start podman.socket)",
                                       .probe = podman_probe,
-                                      .look_at_image = podman_look_at_image,
+                                      .inspect_image = podman_inspect_image,
                                       .make = podman_make,
                                       .choose_user = podman_choose_user,
                                       .remove = podman_remove,

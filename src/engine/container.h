@@ -1,4 +1,4 @@
-/* Engines that speak Docker's HTTP API. */
+/* Engines with Docker's HTTP API. */
 #pragma once
 
 #include "engine/engine.h"

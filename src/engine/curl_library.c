@@ -11,7 +11,7 @@
 static const struct {
         const char *name;
         size_t offset;
-} symbols[] = {
+} curl_symbols[] = {
         ROW(global_init),
         ROW(easy_init),
         ROW(easy_setopt),
@@ -42,12 +42,12 @@ int curl_library_load(struct curl_library *ret_library, struct err *err) {
                 return err_set(err, ERR_UNSUPPORTED,
                                "engine remote needs libcurl, and it is not installed (Debian, Ubuntu: apt-get install "
                                "libcurl4)");
-        for (size_t i = 0; i < ELEMENTS(symbols); i++) {
-                void *symbol = dlsym(library, symbols[i].name);
+        for (size_t i = 0; i < ELEMENTS(curl_symbols); i++) {
+                void *symbol = dlsym(library, curl_symbols[i].name);
                 if (!symbol)
                         return err_set(err, ERR_UNSUPPORTED, "the libcurl of this host is too old: it lacks %s",
-                                       symbols[i].name);
-                memcpy((char *) ret_library + symbols[i].offset, &symbol, sizeof(symbol));
+                                       curl_symbols[i].name);
+                memcpy((char *) ret_library + curl_symbols[i].offset, &symbol, sizeof(symbol));
         }
         return 0;
 }

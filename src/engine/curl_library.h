@@ -1,4 +1,4 @@
-/* libcurl, loaded when it is needed: only the helper process that connects to a remote uses it. */
+/* libcurl, loaded at run time, because only the helper process that connects to a remote needs it. */
 #pragma once
 
 #include <curl/curl.h>
@@ -27,5 +27,5 @@ struct curl_library {
         void (*url_cleanup)(CURLU *url);
 };
 
-/* ERR_UNSUPPORTED says what to install. */
+/* ERR_UNSUPPORTED: libcurl is missing or too old; the message says what to install. */
 int curl_library_load(struct curl_library *ret_library, struct err *err);

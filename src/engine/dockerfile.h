@@ -1,4 +1,4 @@
-/* images/Dockerfile, carried inside glovebox. */
+/* images/Dockerfile, embedded in glovebox. */
 #pragma once
 
 #include <stddef.h>

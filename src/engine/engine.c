@@ -64,14 +64,14 @@ const char *engine_image_of(const struct engine_settings *settings, const char *
         return strncmp(engine, "incus", 5) == 0 ? settings->incus_image : settings->image;
 }
 
-static const char *socket_of(const struct engine *engine, const struct engine_settings *settings) {
+static const char *engine_socket(const struct engine *engine, const struct engine_settings *settings) {
         if (engine == &engine_incus || engine == &engine_incus_vm)
                 return incus_socket(settings);
         return engine == &engine_docker ? settings->docker_socket : settings->podman_socket;
 }
 
-/* Connects to the socket and hangs up. 0 or -errno. */
-static int try_socket(const char *path) {
+/* Connects to the socket and disconnects. 0 or -errno. */
+static int probe_socket(const char *path) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0)
@@ -83,14 +83,14 @@ static int try_socket(const char *path) {
 }
 
 bool engine_is_there(const struct engine *engine, const struct engine_settings *settings) {
-        const char *path = socket_of(engine, settings);
-        if (!*path) /* a server on another host: asking it would take time */
+        const char *path = engine_socket(engine, settings);
+        if (!*path) /* a server on another host: a request to it would take time */
                 return program_is_there("incus");
-        return try_socket(path) == 0;
+        return probe_socket(path) == 0;
 }
 
-static int explain_absence(const struct engine *engine, const char *path, struct err *err) {
-        int code = *path ? try_socket(path) : -ENOENT;
+static int refuse_absent_engine(const struct engine *engine, const char *path, struct err *err) {
+        int code = *path ? probe_socket(path) : -ENOENT;
         if (code == -EACCES || code == -EPERM)
                 return err_set(err, ERR_PERMISSION,
                                "engine %s may not be used by this user: the socket %.200s belongs to others; run the "
@@ -98,16 +98,17 @@ static int explain_absence(const struct engine *engine, const char *path, struct
                                "log in again",
                                engine->name, path, strcmp(engine->name, "incus") == 0 ? "incus-admin" : engine->name);
         return err_set(err, ERR_UNSUPPORTED, "engine %s is not there: no answer at %.200s (%s); it needs %s",
-                       engine->name, path, code < 0 ? strerror(-code) : "now there is", engine->needs);
+                       engine->name, path, code < 0 ? strerror(-code) : "it answers now", engine->needs);
 }
 
-bool engine_is_users(const struct engine *engine, const struct engine_settings *settings) {
+bool engine_is_rootless(const struct engine *engine, const struct engine_settings *settings) {
         struct stat status;
-        return !identity_has_range() && stat(socket_of(engine, settings), &status) == 0 && status.st_uid == geteuid();
+        return !identity_has_range() && stat(engine_socket(engine, settings), &status) == 0 &&
+               status.st_uid == geteuid();
 }
 
 bool engine_has_bounds(const struct engine *engine, const struct engine_settings *settings) {
-        return !engine_is_users(engine, settings) || access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0;
+        return !engine_is_rootless(engine, settings) || access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0;
 }
 
 const struct engine_standard *engine_standard_of(const struct engine_settings *settings, const char *engine) {
@@ -151,46 +152,70 @@ int engine_choose_standard(const struct engine_settings *settings, const char *n
 }
 
 static int refuse_isolation(const char *engine, enum engine_isolation minimum, struct err *err) {
-        return err_set(err, ERR_REFUSED, "the isolation \"%s\" was asked for, and engine %s gives \"container\"; %s",
+        return err_set(err, ERR_REFUSED, "the isolation \"%s\" was requested, and engine %s gives \"container\"; %s",
                        engine_isolation_name(minimum), engine,
                        minimum == ENGINE_VM ? "no engine of this daemon has virtual machines (incus-vm would)"
                                             : "choose docker or podman, with gVisor (runsc) as a runtime");
+}
+
+/* The remote checks the minimum of isolation itself. */
+static int choose_remote(const struct engine_settings *settings, char ret_engine[static ENGINE_NAME_MAX],
+                         char ret_runtime[static ENGINE_RUNTIME_MAX], struct err *err) {
+        if (!engine_has_remote(settings))
+                return err_set(err, ERR_UNSUPPORTED,
+                               "engine remote is not there: no remote is configured; it needs "
+                               "--remote-url (SANDBOX_API_URL) and a key (SANDBOX_API_KEY)");
+        (void) snprintf(ret_engine, ENGINE_NAME_MAX, "%s", ENGINE_REMOTE);
+        *ret_runtime = '\0';
+        return 0;
+}
+
+/* *ret_engine is NULL for native. */
+static int find_named_engine(const struct engine_settings *settings, const char *name, const struct engine **ret_engine,
+                             struct err *err) {
+        err->code = ERR_NONE;
+        *ret_engine = engine_find(name, err);
+        if (*ret_engine == &engine_incus && strcmp(settings->incus_type, "vm") == 0)
+                *ret_engine = &engine_incus_vm;
+        return err->code == ERR_NONE ? 0 : -1;
+}
+
+/* The engine for a request that names none. NULL: native, or no engine gives this isolation. */
+static const struct engine *find_isolating_engine(const struct engine_settings *settings,
+                                                  enum engine_isolation wanted) {
+        if (wanted == ENGINE_CONTAINER)
+                return NULL;
+        for (const struct engine *const *at = engine_table; *at; at++)
+                if ((*at)->max_isolation >= wanted && engine_is_there(*at, settings))
+                        return *at;
+        return NULL;
+}
+
+static const char *engine_runtime(const struct engine *engine, const struct engine_settings *settings,
+                                  enum engine_isolation wanted) {
+        if (!engine || engine->max_isolation != ENGINE_GVISOR)
+                return "";
+        return wanted == ENGINE_GVISOR ? settings->gvisor : settings->runtime;
 }
 
 int engine_choose(const struct engine_settings *settings, const char *engine, const char *minimum,
                   char ret_engine[static ENGINE_NAME_MAX], char ret_runtime[static ENGINE_RUNTIME_MAX],
                   struct err *err) {
         enum engine_isolation wanted = ENGINE_CONTAINER;
-        bool is_open = !*engine || strcmp(engine, "auto") == 0;
         const struct engine *found = NULL;
-        err->code = ERR_NONE;
         if (*minimum && engine_parse_isolation(minimum, &wanted, err) < 0)
                 return -1;
-        if (strcmp(engine, ENGINE_REMOTE) == 0) { /* the remote checks the minimum itself */
-                if (!engine_has_remote(settings))
-                        return err_set(err, ERR_UNSUPPORTED,
-                                       "engine remote is not there: this daemon knows no other Glovebox; it needs "
-                                       "--remote-url (SANDBOX_API_URL) and a key (SANDBOX_API_KEY)");
-                (void) snprintf(ret_engine, ENGINE_NAME_MAX, "%s", ENGINE_REMOTE);
-                *ret_runtime = '\0';
-                return 0;
-        }
-        if (!is_open && !(found = engine_find(engine, err)) && err->code != ERR_NONE)
+        if (strcmp(engine, ENGINE_REMOTE) == 0)
+                return choose_remote(settings, ret_engine, ret_runtime, err);
+        if (!*engine || strcmp(engine, "auto") == 0)
+                found = find_isolating_engine(settings, wanted);
+        else if (find_named_engine(settings, engine, &found, err) < 0)
                 return -1;
-        if (found == &engine_incus && strcmp(settings->incus_type, "vm") == 0)
-                found = &engine_incus_vm;
-        /* Another engine is chosen only if native does not give the isolation that is demanded. */
-        for (size_t i = 0; is_open && wanted > ENGINE_CONTAINER && engine_table[i] && !found; i++)
-                if (engine_table[i]->most >= wanted && engine_is_there(engine_table[i], settings))
-                        found = engine_table[i];
-        if (wanted > ENGINE_CONTAINER && (!found || found->most < wanted))
+        if (wanted > ENGINE_CONTAINER && (!found || found->max_isolation < wanted))
                 return refuse_isolation(found ? found->name : "native", wanted, err);
         if (found && !engine_is_there(found, settings))
-                return explain_absence(found, socket_of(found, settings), err);
+                return refuse_absent_engine(found, engine_socket(found, settings), err);
         (void) snprintf(ret_engine, ENGINE_NAME_MAX, "%s", found ? found->name : "native");
-        (void) snprintf(ret_runtime, ENGINE_RUNTIME_MAX, "%s",
-                        !found || found->most != ENGINE_GVISOR ? ""
-                        : wanted == ENGINE_GVISOR              ? settings->gvisor
-                                                               : settings->runtime);
+        (void) snprintf(ret_runtime, ENGINE_RUNTIME_MAX, "%s", engine_runtime(found, settings, wanted));
         return 0;
 }

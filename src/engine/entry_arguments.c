@@ -26,7 +26,7 @@ json_t *entry_arguments(const struct engine_order *order) {
         json_array_append_new(list, number_text(order->limits.pids));
         json_array_append_new(list, number_text(order->limits.disk_bytes));
         json_array_append_new(list, json_sprintf("%s%s", order->has_bounds ? "" : ENTRY_UNBOUNDED,
-                                                 order->ret_workspace_fd ? ENTRY_HANDS_WORKSPACE : ""));
+                                                 order->ret_workspace_fd ? ENTRY_SENDS_WORKSPACE : ""));
         for (size_t i = 0; i < ELEMENTS(writable); i++)
                 json_array_append_new(list, json_string(writable[i]));
         for (size_t i = 0; i < order->n_mounts; i++)
@@ -37,9 +37,9 @@ json_t *entry_arguments(const struct engine_order *order) {
 
 int entry_arguments_write(const struct engine_order *order, struct err *err) {
         char path[600];
-        (void) snprintf(path, sizeof(path), "%s/in/" ENGINE_ARGUMENTS_NAME, order->seat);
+        (void) snprintf(path, sizeof(path), "%s/in/" ENGINE_ARGUMENTS_NAME, order->mount_dir);
         _cleanup_fd_ int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-        int code = fd < 0 || fchmod(fd, 0644) < 0 ? -errno : 0; /* whatever the umask */
+        int code = fd < 0 || fchmod(fd, 0644) < 0 ? -errno : 0; /* the umask may have cleared bits */
         json_t *list = entry_arguments(order), *text;
         size_t i;
         json_array_foreach (list, i, text)

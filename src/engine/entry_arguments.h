@@ -1,5 +1,4 @@
-/* What the entry (guest/entry) is told: its arguments, or a file with them where an engine's settings are texts that
- * would have to be quoted. */
+/* The arguments of the entry (guest/entry). An engine whose settings would need quoting passes them in a file. */
 #pragma once
 
 #include <jansson.h>
@@ -7,8 +6,8 @@
 #include "base/err.h"
 #include "engine/engine.h"
 
-/* A list of texts, the program first. */
+/* A list of texts: the program, then its arguments. */
 json_t *entry_arguments(const struct engine_order *order);
 
-/* The same, each followed by NUL, as ENGINE_ARGUMENTS of the box. */
+/* Writes the same list to the file ENGINE_ARGUMENTS of the box, with NUL after each text. */
 int entry_arguments_write(const struct engine_order *order, struct err *err);

@@ -1,4 +1,4 @@
-/* The entry's program (guest/entry), carried inside glovebox. */
+/* The program of the entry (guest/entry), embedded in glovebox. */
 #pragma once
 
 #include <stddef.h>

@@ -14,13 +14,13 @@
 #include "base/memory.h"
 #include "wire/frame.h"
 
-enum { LOOK_MS = 250 };
+enum { ALIVE_CHECK_MS = 250 };
 
 static int wait_for_connection(int listen_fd, uint64_t deadline_ms, int (*is_alive)(void *context, struct err *err),
                                void *context, struct err *err) {
         for (;;) {
                 struct pollfd polled = { .fd = listen_fd, .events = POLLIN };
-                if (poll(&polled, 1, LOOK_MS) > 0)
+                if (poll(&polled, 1, ALIVE_CHECK_MS) > 0)
                         return 0;
                 if (is_alive(context, err) < 0)
                         return -1;
@@ -29,19 +29,19 @@ static int wait_for_connection(int listen_fd, uint64_t deadline_ms, int (*is_ali
         }
 }
 
-/* One deadline for all that the agent says: one that sends a byte now and then gets no more time. */
-static int wait_for_words(int control_fd, uint64_t deadline_ms) {
+/* There is one deadline for the whole handshake: an agent that sends single bytes cannot extend it. */
+static int wait_for_agent(int control_fd, uint64_t deadline_ms) {
         struct pollfd polled = { .fd = control_fd, .events = POLLIN };
         uint64_t now = loop_now_ms();
         int n = now >= deadline_ms ? 0 : poll(&polled, 1, (int) (deadline_ms - now));
         return n > 0 || (n < 0 && errno == EINTR) ? 0 : n < 0 ? -errno : -ETIMEDOUT;
 }
 
-/* One byte that comes with one descriptor, or -errno. */
-static int take_descriptor(int control_fd, uint64_t deadline_ms) {
+/* Receives one byte with one descriptor. Returns the descriptor or -errno. */
+static int receive_descriptor(int control_fd, uint64_t deadline_ms) {
         for (;;) {
                 char byte;
-                int fd = -1, code = wait_for_words(control_fd, deadline_ms);
+                int fd = -1, code = wait_for_agent(control_fd, deadline_ms);
                 if (code < 0)
                         return code;
                 ssize_t size = fd_passing_receive(control_fd, &byte, 1, &fd, 1, MSG_DONTWAIT);
@@ -53,7 +53,7 @@ static int take_descriptor(int control_fd, uint64_t deadline_ms) {
         }
 }
 
-/* The proxy will accept connections on it, so it must be what it should be. */
+/* The proxy will accept connections on it, and the box is untrusted. */
 static bool is_tcp_listener(int fd) {
         int domain = 0, type = 0, listens = 0;
         socklen_t size = sizeof(int);
@@ -62,8 +62,8 @@ static bool is_tcp_listener(int fd) {
                getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens;
 }
 
-static int take_listener(int control_fd, uint64_t deadline_ms, int *ret_listener_fd, struct err *err) {
-        int fd = take_descriptor(control_fd, deadline_ms);
+static int receive_listener(int control_fd, uint64_t deadline_ms, int *ret_listener_fd, struct err *err) {
+        int fd = receive_descriptor(control_fd, deadline_ms);
         if (fd >= 0 && is_tcp_listener(fd)) {
                 *ret_listener_fd = fd;
                 return 0;
@@ -74,10 +74,10 @@ static int take_listener(int control_fd, uint64_t deadline_ms, int *ret_listener
                        "(gVisor); name it with --gvisor-runtime, so that a relay is used");
 }
 
-/* One that is in the box alone: a tmpfs of the engine's. */
-static int take_workspace(int control_fd, uint64_t deadline_ms, int *ret_fd, struct err *err) {
+/* The workspace is a tmpfs that the engine made in the box. */
+static int receive_workspace(int control_fd, uint64_t deadline_ms, int *ret_fd, struct err *err) {
         struct stat status;
-        int fd = take_descriptor(control_fd, deadline_ms);
+        int fd = receive_descriptor(control_fd, deadline_ms);
         if (fd >= 0 && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {
                 *ret_fd = fd;
                 return 0;
@@ -86,11 +86,11 @@ static int take_workspace(int control_fd, uint64_t deadline_ms, int *ret_fd, str
         return err_set(err, ERR_UNSUPPORTED, "this box cannot hand out its workspace: use another runtime");
 }
 
-static int receive_frame(int control_fd, uint64_t deadline_ms, struct frame *ret_frame) {
+static int receive_agent_frame(int control_fd, uint64_t deadline_ms, struct frame *ret_frame) {
         struct frame_inbox inbox = { 0 };
         int code;
         do {
-                code = wait_for_words(control_fd, deadline_ms);
+                code = wait_for_agent(control_fd, deadline_ms);
                 if (code == 0)
                         code = frame_inbox_receive(&inbox, control_fd, MSG_DONTWAIT, ret_frame);
         } while (code == 0);
@@ -99,16 +99,16 @@ static int receive_frame(int control_fd, uint64_t deadline_ms, struct frame *ret
         return code < 0 ? code : 0;
 }
 
-/* Into a message of ours: no line of it may look like another one. */
+/* The text of an untrusted box becomes part of our message: it must not add lines. */
 static void make_printable(char *text) {
         for (; *text; text++)
                 if (*text < ' ' || *text > '~')
                         *text = '?';
 }
 
-static int take_first_frame(int control_fd, uint64_t deadline_ms, struct err *err) {
+static int receive_first_frame(int control_fd, uint64_t deadline_ms, struct err *err) {
         struct frame frame;
-        int code = receive_frame(control_fd, deadline_ms, &frame);
+        int code = receive_agent_frame(control_fd, deadline_ms, &frame);
         if (code < 0)
                 return err_sys(err, -code, "waiting for the box's agent");
         struct frame_reader fields = frame_read(&frame);
@@ -119,7 +119,7 @@ static int take_first_frame(int control_fd, uint64_t deadline_ms, struct err *er
                 code = err_set(err, ERR_SYSTEM, "the box could not be sealed: %.200s: %s", step,
                                strerror((int) number));
         } else if (frame.type != FRAME_READY)
-                code = err_set(err, ERR_PROTOCOL, "the box's agent does not say that it is ready");
+                code = err_set(err, ERR_PROTOCOL, "the box's agent did not report that it is ready");
         frame_release(&frame);
         return code;
 }
@@ -130,13 +130,13 @@ int handshake_accept(int listen_fd, uint64_t deadline_ms, int (*is_alive)(void *
                 return -1;
         _cleanup_fd_ int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0)
-                return err_sys(err, errno, "taking the connection of the box's agent");
+                return err_sys(err, errno, "accepting the connection of the box's agent");
         _cleanup_fd_ int listener = -1, workspace = -1;
-        if ((ret_workspace_fd && take_workspace(fd, deadline_ms, &workspace, err) < 0) ||
-            (ret_listener_fd && take_listener(fd, deadline_ms, &listener, err) < 0) ||
-            take_first_frame(fd, deadline_ms, err) < 0)
+        if ((ret_workspace_fd && receive_workspace(fd, deadline_ms, &workspace, err) < 0) ||
+            (ret_listener_fd && receive_listener(fd, deadline_ms, &listener, err) < 0) ||
+            receive_first_frame(fd, deadline_ms, err) < 0)
                 return -1;
-        fd_passing_refuse(fd); /* the agent is ours, and sends none from here on */
+        fd_passing_refuse(fd); /* the agent is our program and sends no more descriptors */
         if (ret_listener_fd)
                 *ret_listener_fd = take_fd(&listener);
         if (ret_workspace_fd)

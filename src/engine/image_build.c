@@ -10,19 +10,19 @@
 #include "base/fd.h"
 #include "base/loop.h"
 #include "base/memory.h"
-#include "engine/build_words.h"
+#include "engine/build_output.h"
 #include "engine/dockerfile.h"
 #include "engine/unix_http.h"
 
 enum {
         BUILD_MS = 2 * 3600 * 1000,
-        LOOK_MS = 30000,
+        QUERY_MS = 30000,
         BLOCK = 512,            /* of a tar archive */
         CONTEXT_MAX = 4 << 20,  /* mostly certificates */
         PATH_MAX_BYTES = 16 << 10,
 };
 
-/* ---- what is sent: an archive of a few small files ---- */
+/* ---- the build context: a tar archive of a few small files ---- */
 
 struct context {
         char *bytes;
@@ -30,7 +30,7 @@ struct context {
         bool failed;
 };
 
-static void context_put(struct context *context, const void *bytes, size_t size) {
+static void context_append(struct context *context, const void *bytes, size_t size) {
         if (context->failed || size > CONTEXT_MAX - context->size) {
                 context->failed = true;
                 return;
@@ -49,8 +49,8 @@ static void context_put(struct context *context, const void *bytes, size_t size)
         context->size += size;
 }
 
-/* As POSIX has it: numbers are octal texts, and the sum counts its own field as blanks. */
-static void context_add(struct context *context, const char *name, const char *bytes, size_t size) {
+/* The ustar format of POSIX: numbers are octal texts, and the checksum counts its own field as blanks. */
+static void context_add_file(struct context *context, const char *name, const char *bytes, size_t size) {
         static const char zeros[BLOCK];
         char header[BLOCK] = "";
         unsigned sum = 0;
@@ -59,7 +59,7 @@ static void context_add(struct context *context, const char *name, const char *b
         (void) snprintf(header + 108, 8, "%07o", 0);
         (void) snprintf(header + 116, 8, "%07o", 0);
         (void) snprintf(header + 124, 12, "%011zo", size);
-        (void) snprintf(header + 136, 12, "%011o", 0); /* the same bytes each time, so that engines find their cache */
+        (void) snprintf(header + 136, 12, "%011o", 0); /* a fixed time, so that engines use their build cache */
         memset(header + 148, ' ', 8);
         header[156] = '0';
         memcpy(header + 257,
@@ -69,38 +69,38 @@ static void context_add(struct context *context, const char *name, const char *b
         for (size_t i = 0; i < sizeof(header); i++)
                 sum += (unsigned char) header[i];
         (void) snprintf(header + 148, 8, "%06o", sum);
-        context_put(context, header, sizeof(header));
-        context_put(context, bytes, size);
-        context_put(context, zeros, (BLOCK - size % BLOCK) % BLOCK);
+        context_append(context, header, sizeof(header));
+        context_append(context, bytes, size);
+        context_append(context, zeros, (BLOCK - size % BLOCK) % BLOCK);
 }
 
-static int add_certificates(struct context *context, const char *path, struct err *err) {
+static int context_add_certificates(struct context *context, const char *path, struct err *err) {
         _cleanup_free_ char *text = NULL;
         size_t size = 0;
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
         int code = fd < 0 ? -errno : fd_read_to_end(fd, CONTEXT_MAX / 2, &text, &size);
         if (code < 0)
                 return err_sys(err, -code, "reading the certificates %.300s", path);
-        context_add(context, "certificates.pem", text, size);
+        context_add_file(context, "certificates.pem", text, size);
         return 0;
 }
 
-static int make_context(const struct image_build_order *order, struct context *context, struct err *err) {
+static int context_make(const struct image_build_order *order, struct context *context, struct err *err) {
         static const char end[2 * BLOCK];
-        context_add(context, "Dockerfile", dockerfile, dockerfile_size());
-        context_add(context, "requirements.txt", order->requirements, order->requirements_size);
-        if (*order->certificates && add_certificates(context, order->certificates, err) < 0)
+        context_add_file(context, "Dockerfile", dockerfile, dockerfile_size());
+        context_add_file(context, "requirements.txt", order->requirements, order->requirements_size);
+        if (*order->certificates && context_add_certificates(context, order->certificates, err) < 0)
                 return -1;
-        context_put(context, end, sizeof(end));
+        context_append(context, end, sizeof(end));
         return context->failed ? err_set(err, ERR_LIMIT, "the files of the build are larger than %d MiB together",
                                          CONTEXT_MAX >> 20)
                                : 0;
 }
 
-/* ---- how it is asked for ---- */
+/* ---- the request ---- */
 
 /* Appends `text` with everything but letters and digits escaped. */
-static void put_escaped(char *path, size_t room, const char *text) {
+static void append_escaped(char *path, size_t room, const char *text) {
         size_t used = strlen(path);
         for (; *text && used + 4 < room; text++) {
                 unsigned char byte = (unsigned char) *text;
@@ -126,52 +126,53 @@ static json_t *build_arguments(const struct image_build_order *order) {
         return arguments;
 }
 
-static int make_path(const struct image_build_order *order, char *path, size_t room, struct err *err) {
+static int build_request_path(const struct image_build_order *order, char *path, size_t room, struct err *err) {
         json_t *arguments = build_arguments(order);
         _cleanup_free_ char *text = json_dumps(arguments, JSON_COMPACT);
         json_decref(arguments);
         if (!text || strlen(text) > room / 4)
                 return err_set(err, ERR_LIMIT, "the settings of pip in the environment are too long for a build");
         (void) snprintf(path, room, "/build?rm=1&forcerm=1&t=");
-        put_escaped(path, room, order->tag);
+        append_escaped(path, room, order->tag);
         (void) strcat(path, "&buildargs=");
-        put_escaped(path, room, text);
+        append_escaped(path, room, text);
         if (*order->network) {
                 (void) strcat(path, "&networkmode=");
-                put_escaped(path, room, order->network);
+                append_escaped(path, room, order->network);
         }
         return 0;
 }
 
 /* ---- the build ---- */
 
-static const char *socket_of(const struct engine_settings *settings, const char *engine) {
+static const char *build_socket_path(const struct engine_settings *settings, const char *engine) {
         return strcmp(engine, "podman") == 0 ? settings->podman_socket : settings->docker_socket;
 }
 
-/* Adds what to do about a failed build. */
-static const char *remedy_of(const char *trouble) {
+/* What to do about a failed build, by a part of its error message. */
+static const char *build_remedy(const char *reason) {
         static const struct {
-                const char *words, *remedy;
+                const char *part, *remedy;
         } rows[] = {
-                { "pull access denied", "give an image that is there (--base), such as one made with docker import" },
-                { "registry", "no registry is reached; give an image that is there (--base)" },
-                { "/v2/", "no registry is reached; give an image that is there (--base)" },
+                { "pull access denied",
+                  "name an image that the engine has (--base), such as one made with docker import" },
+                { "registry", "no registry can be reached; name an image that the engine has (--base)" },
+                { "/v2/", "no registry can be reached; name an image that the engine has (--base)" },
                 { "no space left", "free some disk space: the scientific packages take about 1 GiB" },
                 { "bridge", "the engine has no network of its own: --network host" },
         };
         for (size_t i = 0; i < ELEMENTS(rows); i++)
-                if (strstr(trouble, rows[i].words))
+                if (strstr(reason, rows[i].part))
                         return rows[i].remedy;
-        return "the lines before it say more: run it at a terminal, or with --verbose";
+        return "the output of the build has details: run it at a terminal, or with --verbose";
 }
 
-static int find_result(const char *socket_path, const struct image_build_order *order,
-                       struct image_build_result *ret_result, struct err *err) {
+static int find_built_image(const char *socket_path, const struct image_build_order *order,
+                            struct image_build_result *ret_result, struct err *err) {
         char path[ENGINE_IMAGE_MAX + 32];
         struct unix_http_answer answer;
         (void) snprintf(path, sizeof(path), "/images/%s/json", order->tag);
-        if (unix_http(socket_path, "GET", path, NULL, loop_now_ms() + LOOK_MS, &answer, err) < 0)
+        if (unix_http(socket_path, "GET", path, NULL, loop_now_ms() + QUERY_MS, &answer, err) < 0)
                 return err_prefix(err, "%s", order->engine);
         json_t *json = answer.status == 200 ? json_loadb(answer.body, answer.size, 0, NULL) : NULL;
         const char *id = json_string_value(json_object_get(json, "Id"));
@@ -188,12 +189,12 @@ static int find_result(const char *socket_path, const struct image_build_order *
 }
 
 static int post_build(const char *socket_path, const struct image_build_order *order, const struct context *context,
-                      struct build_words *words, struct err *err) {
+                      struct build_output *output, struct err *err) {
         _cleanup_free_ char *path = calloc(1, PATH_MAX_BYTES);
         int status = 0;
         if (!path)
                 return err_set(err, ERR_SYSTEM, "out of memory");
-        if (make_path(order, path, PATH_MAX_BYTES, err) < 0)
+        if (build_request_path(order, path, PATH_MAX_BYTES, err) < 0)
                 return -1;
         const struct unix_http_upload upload = { .socket_path = socket_path,
                                                  .path = path,
@@ -201,38 +202,38 @@ static int post_build(const char *socket_path, const struct image_build_order *o
                                                  .body = context->bytes,
                                                  .size = context->size,
                                                  .deadline_ms = loop_now_ms() + BUILD_MS,
-                                                 .on_bytes = build_words_hear,
-                                                 .context = words };
+                                                 .on_bytes = build_output_feed,
+                                                 .context = output };
         if (unix_http_post(&upload, &status, err) < 0)
                 return err_prefix(err, "%s", order->engine);
-        build_words_end(words);
-        if (status == 200 && !*words->trouble)
+        build_output_end(output);
+        if (status == 200 && !*output->error)
                 return 0;
-        const char *trouble = *words->trouble ? words->trouble : words->text;
+        const char *reason = *output->error ? output->error : output->last_message;
         return err_set(err, ERR_SYSTEM, "%s could not build the image: %.400s; %s", order->engine,
-                       *trouble ? trouble : "it gave no reason", remedy_of(trouble));
+                       *reason ? reason : "it gave no reason", build_remedy(reason));
 }
 
 int image_build(const struct engine_settings *settings, const struct image_build_order *order,
                 struct image_build_result *ret_result, struct err *err) {
         char version[100];
         const struct engine *engine = engine_find(order->engine, err);
-        const char *socket_path = socket_of(settings, order->engine);
+        const char *socket_path = build_socket_path(settings, order->engine);
         if (!engine || engine_check_image(order->tag, err) < 0 ||
             (*order->base && engine_check_image(order->base, err) < 0))
                 return -1;
-        if (engine->probe(settings, version, sizeof(version), err) < 0) /* the message says how to start it */
+        if (engine->probe(settings, version, sizeof(version), err) < 0) /* its message says how to start the engine */
                 return -1;
         struct context context = { 0 };
-        struct build_words words = { .line = malloc(BUILD_WORDS_LINE_MAX),
-                                     .report = order->report,
-                                     .context = order->context };
-        int code = words.line ? make_context(order, &context, err) : err_set(err, ERR_SYSTEM, "out of memory");
+        struct build_output output = { .line = malloc(BUILD_OUTPUT_LINE_MAX),
+                                       .report = order->report,
+                                       .context = order->context };
+        int code = output.line ? context_make(order, &context, err) : err_set(err, ERR_SYSTEM, "out of memory");
         if (code == 0)
-                code = post_build(socket_path, order, &context, &words, err);
+                code = post_build(socket_path, order, &context, &output, err);
         if (code == 0)
-                code = find_result(socket_path, order, ret_result, err);
+                code = find_built_image(socket_path, order, ret_result, err);
         free(context.bytes);
-        free(words.line);
+        free(output.line);
         return code;
 }

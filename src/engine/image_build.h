@@ -1,5 +1,5 @@
-/* Builds the standard image of boxes (images/Dockerfile) with an engine that has Docker's API. Waits for minutes: for
- * the command line. */
+/* Builds the standard image of boxes (images/Dockerfile) with an engine that has Docker's API. It blocks for
+ * minutes: for the command line only. */
 #pragma once
 
 #include <stddef.h>
@@ -13,12 +13,12 @@
 struct image_build_order {
         const char *engine;       /* "docker" or "podman" */
         const char *tag;          /* the name of the image */
-        const char *base;         /* "": as the Dockerfile says */
-        const char *network;      /* of its steps; "": the engine's own */
+        const char *base;         /* "": the one in the Dockerfile */
+        const char *network;      /* of the build steps; "": the engine's default */
         const char *requirements; /* the text of a requirements file */
         size_t requirements_size;
-        const char *certificates; /* a file of certificates that pip is to trust for its index; "": none */
-        void (*report)(void *context, const char *line); /* what the engine says, without its control characters */
+        const char *certificates; /* a file of certificates that pip trusts for its index; "": none */
+        void (*report)(void *context, const char *line); /* the engine's output, without control characters */
         void *context;
 };
 

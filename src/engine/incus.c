@@ -1,9 +1,9 @@
-/* Boxes of an Incus server on this host, by its client program (incus_call.h).
+/* Boxes of an Incus server on this host, made through its client program (incus_call.h).
  *
  * A container is unprivileged, with a range of user ids that no other instance has, no profile, no network device, no
  * nesting, no guest API, and bounds on memory (without swap), processes and processors. Incus has no settings for the
- * rest: the entry (guest/entry) is started as root of that user namespace, covers what tells about the host, makes the
- * root read-only, and gives up every capability before the agent runs. */
+ * rest: the entry (guest/entry) starts as root of that user namespace, covers files that show details of the host,
+ * makes the root read-only, and drops every capability before the agent runs. */
 #include "engine/incus.h"
 
 #include <errno.h>
@@ -29,21 +29,20 @@
 #include "engine/instance_incus.h"
 #include "engine/program_call.h"
 #include "engine/programs.h"
-#include "engine/seat.h"
 
 enum {
-        YOUNG_S = 180,    /* an instance that is younger may be one that is just being made */
-        STARTING_S = 60,  /* one that was started since then may still be starting */
-        LOOK_AGAIN_MS = 200,
-        LOOKS = 4,
-        LOOKS_STARTING = 25,
+        YOUNG_S = 180,   /* a younger instance may be in the making */
+        STARTING_S = 60, /* an instance that was started since then may still be starting */
+        RETRY_MS = 200,
+        TRIES = 4,
+        TRIES_WHILE_STARTING = 25,
 };
 
 /* ---- the image ---- */
 
-/* The image is looked at by the client when the box is made. An Incus image has no variables of its own. */
-static int look_at_image(const struct engine_settings *settings, const char *image, struct image *ret_image,
-                         struct err *err) {
+/* Sends no request: the client finds the image when the box is made. An Incus image has no variables of its own. */
+static int incus_inspect_image(const struct engine_settings *settings, const char *image, struct image *ret_image,
+                               struct err *err) {
         (void) settings;
         if (engine_check_image(image, err) < 0)
                 return -1;
@@ -54,7 +53,7 @@ static int look_at_image(const struct engine_settings *settings, const char *ima
 
 /* ---- making ---- */
 
-static json_t *config_of(const struct engine_order *order) {
+static json_t *incus_box_config(const struct engine_order *order) {
         char memory[32], processes[32], allowance[48];
         (void) snprintf(memory, sizeof(memory), "%" PRIu64 "B", order->limits.memory_bytes);
         (void) snprintf(processes, sizeof(processes), "%" PRIu64, order->limits.pids);
@@ -72,8 +71,8 @@ static json_t *config_of(const struct engine_order *order) {
                 { "security.privileged", "false" },
                 { "security.nesting", "false" },
                 { "security.idmap.isolated", "true" },
-                /* Our own program in place of the image's: an image needs no init, and none of it runs before. What
-                 * varies from box to box is not told here but in a file (entry_arguments.h). */
+                /* Our program replaces the init of the image, so an image needs none, and nothing of it runs before.
+                 * Arguments that vary from box to box are in a file (entry_arguments.h). */
                 { "raw.lxc", "lxc.init.cmd = " ENGINE_PROGRAMS "/entry --arguments\n" },
         };
         for (size_t i = 0; i < ELEMENTS(rows); i++)
@@ -81,17 +80,17 @@ static json_t *config_of(const struct engine_order *order) {
         return config;
 }
 
-static int create(const struct engine_settings *settings, const struct engine_order *order, struct err *err) {
+static int incus_box_create(const struct engine_settings *settings, const struct engine_order *order, struct err *err) {
         char pool[128];
         if (incus_find_pool(settings, pool, sizeof(pool), err) < 0)
                 return -1;
-        json_t *described = json_pack("{s:o, s:{s:{s:s, s:s, s:s}}}", "config", config_of(order), "devices", "root",
-                                      "type", "disk", "path", "/", "pool", pool);
+        json_t *described = json_pack("{s:o, s:{s:{s:s, s:s, s:s}}}", "config", incus_box_config(order), "devices",
+                                      "root", "type", "disk", "path", "/", "pool", pool);
         return incus_init(settings, order->name, order->image, false, described, err);
 }
 
-/* The id on the host of one inside, by the map that the server has given to the instance. */
-static bool map_id(json_t *map, const char *kind, json_int_t inside, unsigned *ret_outside) {
+/* Finds the id on the host for an id inside, by the map that the server gave to the instance. */
+static bool host_id_of(json_t *map, const char *kind, json_int_t inside, unsigned *ret_outside) {
         size_t i;
         json_t *row;
         json_array_foreach (map, i, row) {
@@ -105,14 +104,14 @@ static bool map_id(json_t *map, const char *kind, json_int_t inside, unsigned *r
         return false;
 }
 
-static int find_user(const struct engine_settings *settings, const char *name, uid_t *ret_uid, gid_t *ret_gid,
-                     struct err *err) {
+static int incus_box_find_user(const struct engine_settings *settings, const char *name, uid_t *ret_uid, gid_t *ret_gid,
+                               struct err *err) {
         json_t *json;
-        if (incus_query_instance(settings, "looking at an instance", "GET", name, "", NULL, &json, err) < 0)
+        if (incus_query_instance(settings, "querying an instance", "GET", name, "", NULL, &json, err) < 0)
                 return -1;
         json_t *map = json_loads(incus_text(json, "config", "volatile.idmap.next"), 0, NULL);
         json_decref(json);
-        bool found = map_id(map, "Isuid", BOX_UID, ret_uid) && map_id(map, "Isgid", BOX_GID, ret_gid);
+        bool found = host_id_of(map, "Isuid", BOX_UID, ret_uid) && host_id_of(map, "Isgid", BOX_GID, ret_gid);
         json_decref(map);
         if (found && *ret_uid != BOX_UID)
                 return 0;
@@ -121,8 +120,8 @@ static int find_user(const struct engine_settings *settings, const char *name, u
                        "to /etc/subuid and /etc/subgid, and restart it");
 }
 
-/* Files in /etc are the entry's to write: what the image has there may be a link to what is not there. */
-static json_t *devices_of(const struct engine_order *order) {
+/* Leaves out files in /etc, which the entry writes: in the image they may be dangling links. */
+static json_t *incus_box_devices(const struct engine_order *order) {
         json_t *devices = json_object();
         for (size_t i = 0; i < order->n_mounts; i++) {
                 char name[32];
@@ -137,27 +136,27 @@ static json_t *devices_of(const struct engine_order *order) {
         return devices;
 }
 
-static int attach_devices(const struct engine_settings *settings, const struct engine_order *order, struct err *err) {
+static int incus_box_attach_devices(const struct engine_settings *settings, const struct engine_order *order,
+                                    struct err *err) {
         json_t *json;
-        json_t *body = json_pack("{s:o}", "devices", devices_of(order));
-        if (incus_query_instance(settings, "showing files to an instance", "PATCH", order->name, "", body, &json, err) <
-            0)
+        json_t *body = json_pack("{s:o}", "devices", incus_box_devices(order));
+        if (incus_query_instance(settings, "mounting files into an instance", "PATCH", order->name, "", body, &json,
+                                 err) < 0)
                 return -1;
         json_decref(json);
         return 0;
 }
 
-/* Does the server say that it has stopped, each time? It says so for a moment of a container that runs, and for a second
- * and more of one that is being started. */
-static int look_repeatedly(const struct engine_settings *settings, const char *name, int looks, bool *ret_has_stopped,
-                           struct err *err) {
+/* Fills true if the server reports the instance as stopped in each of `tries` queries. It reports a running container
+ * as stopped for a moment now and then, and a starting one for a second and more. */
+static int query_stopped(const struct engine_settings *settings, const char *name, int tries, bool *ret_has_stopped,
+                         struct err *err) {
         *ret_has_stopped = true;
-        for (int i = 0; i < looks && *ret_has_stopped; i++) {
+        for (int i = 0; i < tries && *ret_has_stopped; i++) {
                 json_t *json;
                 if (i > 0)
-                        (void) poll(NULL, 0, LOOK_AGAIN_MS);
-                if (incus_query_instance(settings, "looking at an instance", "GET", name, "/state", NULL, &json, err) <
-                    0)
+                        (void) poll(NULL, 0, RETRY_MS);
+                if (incus_query_instance(settings, "querying an instance", "GET", name, "/state", NULL, &json, err) < 0)
                         return -1;
                 const char *status = json_string_value(json_object_get(json, "status"));
                 *ret_has_stopped = !status || strcmp(status, "Running") != 0;
@@ -171,38 +170,41 @@ struct alive {
         const char *name;
 };
 
-static int is_alive(void *context, struct err *err) {
+static int incus_box_is_alive(void *context, struct err *err) {
         const struct alive *alive = context;
         bool has_stopped;
-        if (look_repeatedly(alive->settings, alive->name, LOOKS, &has_stopped, err) < 0)
+        if (query_stopped(alive->settings, alive->name, TRIES, &has_stopped, err) < 0)
                 return -1;
         return !has_stopped
                        ? 0
                        : err_set(err, ERR_SYSTEM,
-                                 "incus: the box ended at once; \"incus info --show-log %s\" may say more while it "
-                                 "is there",
+                                 "incus: the box ended at once; \"incus info --show-log %s\" may show more until it "
+                                 "is removed",
                                  alive->name);
 }
 
-static int container_reserve(const struct engine_settings *settings, const struct engine_order *order, uid_t *ret_uid,
+static int incus_box_reserve(const struct engine_settings *settings, const struct engine_order *order, uid_t *ret_uid,
                              gid_t *ret_gid, struct err *err) {
-        return create(settings, order, err) < 0 || find_user(settings, order->name, ret_uid, ret_gid, err) < 0 ? -1 : 0;
+        return incus_box_create(settings, order, err) < 0 ||
+                               incus_box_find_user(settings, order->name, ret_uid, ret_gid, err) < 0
+                       ? -1
+                       : 0;
 }
 
-static int container_make(const struct engine_settings *settings, const struct engine_order *order, struct box *ret_box,
+static int incus_box_make(const struct engine_settings *settings, const struct engine_order *order, struct box *ret_box,
                           int *ret_listener_fd, struct err *err) {
         struct alive alive = { settings, order->name };
         struct ucred peer = { 0 };
         socklen_t size = sizeof(peer);
         _cleanup_fd_ int control = -1, listener = -1;
-        if (entry_arguments_write(order, err) < 0 || attach_devices(settings, order, err) < 0 ||
+        if (entry_arguments_write(order, err) < 0 || incus_box_attach_devices(settings, order, err) < 0 ||
             incus_start(settings, order->name, err) < 0 ||
-            handshake_accept(order->listen_fd, loop_now_ms() + INCUS_START_MS, is_alive, &alive, &control,
+            handshake_accept(order->listen_fd, loop_now_ms() + INCUS_START_MS, incus_box_is_alive, &alive, &control,
                              order->network ? &listener : NULL, NULL, err) < 0)
                 return -1;
         if (getsockopt(control, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0)
                 return err_set(err, ERR_UNSUPPORTED,
-                               "the processes of the server %s are not to be seen from here: it must be on this host",
+                               "the processes of the server %s are not visible from here: it must be on this host",
                                incus_remote(settings));
         *ret_box = (struct box) { .pid = peer.pid,
                                   .pidfd = (int) syscall(SYS_pidfd_open, peer.pid, 0),
@@ -213,32 +215,51 @@ static int container_make(const struct engine_settings *settings, const struct e
         return 0;
 }
 
-/* ---- what was left ---- */
+/* ---- sweeping ---- */
 
-/* "2026-11-18T03:40:12.123Z": in UTC. */
-static bool is_since(const char *moment, int seconds) {
+/* `moment` is in UTC: "2026-11-18T03:40:12.123Z". An unknown moment counts as recent. */
+static bool is_within_last(const char *moment, int seconds) {
         struct tm time_parts = { 0 };
         if (!moment || !strptime(moment, "%Y-%m-%dT%H:%M:%S", &time_parts))
                 return true;
         return timegm(&time_parts) > time(NULL) - seconds;
 }
 
-/* It has stopped if the server recorded that. If it recorded the start last, the server was away when it stopped, or
- * the container has not stopped at all. */
-static bool has_ended(const struct engine_settings *settings, json_t *item, const char *name, const char *status) {
+/* True if the server recorded that the instance has stopped. If it recorded a start last, the server was away when the
+ * instance stopped, or the instance runs. Then its state decides. */
+static bool incus_box_has_ended(const struct engine_settings *settings, json_t *item) {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        const char *status = json_string_value(json_object_get(item, "status"));
         bool has_stopped = false;
         struct err ignored;
         if (!status || (strcmp(status, "Stopped") != 0 && strcmp(status, "Error") != 0))
                 return false;
         if (strcmp(incus_text(item, "config", "volatile.last_state.power"), "RUNNING") != 0)
                 return true;
-        bool may_be_starting = is_since(json_string_value(json_object_get(item, "last_used_at")), STARTING_S);
-        return look_repeatedly(settings, name, may_be_starting ? LOOKS_STARTING : LOOKS, &has_stopped, &ignored) == 0 &&
+        bool may_be_starting = is_within_last(json_string_value(json_object_get(item, "last_used_at")), STARTING_S);
+        return query_stopped(settings, name, may_be_starting ? TRIES_WHILE_STARTING : TRIES, &has_stopped, &ignored) ==
+                       0 &&
                has_stopped;
 }
 
-static int sweep_kind(const struct engine_settings *settings, const char *owner, const char *kind,
-                      void (*left)(const char *name, void *context), void *context, struct err *err) {
+/* True if the box has ended. A young one that never ran does not count: a maker may be about to start it. */
+static bool incus_box_is_left_over(const struct engine_settings *settings, json_t *item) {
+        bool never_ran = !*incus_text(item, "config", "volatile.last_state.power");
+        return incus_box_has_ended(settings, item) &&
+               !(never_ran && is_within_last(json_string_value(json_object_get(item, "created_at")), YOUNG_S));
+}
+
+/* Leaves out instances with a Glovebox of their own: the daemon sweeps them, because it knows the sessions. */
+static bool is_box_of_owner(json_t *item, const char *owner, const char *kind) {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        const char *type = json_string_value(json_object_get(item, "type"));
+        return name && strlen(name) <= 64 && type && strcmp(type, kind) == 0 &&
+               !*incus_text(item, "config", INSTANCE_INCUS_KEY) &&
+               strcmp(incus_text(item, "config", INCUS_OWNER_KEY), owner) == 0;
+}
+
+static int incus_sweep(const struct engine_settings *settings, const char *owner, const char *kind,
+                       void (*remaining)(const char *name, void *context), void *context, struct err *err) {
         json_t *json, *item;
         size_t i;
         if (incus_query(settings, "listing instances", "GET", "/1.0/instances?recursion=1", NULL, INCUS_SHORT_MS, &json,
@@ -246,50 +267,42 @@ static int sweep_kind(const struct engine_settings *settings, const char *owner,
                 return -1;
         json_array_foreach (json, i, item) {
                 const char *name = json_string_value(json_object_get(item, "name"));
-                const char *status = json_string_value(json_object_get(item, "status"));
-                const char *type = json_string_value(json_object_get(item, "type"));
                 struct err ignored;
-                if (*incus_text(item, "config", INSTANCE_INCUS_KEY)) /* swept by whoever knows the sessions */
+                if (!is_box_of_owner(item, owner, kind))
                         continue;
-                if (!name || strlen(name) > 64 || !type || strcmp(type, kind) != 0 ||
-                    strcmp(incus_text(item, "config", INCUS_OWNER_KEY), owner) != 0)
-                        continue;
-                /* One that never ran may be one that is being made; one that did has ended. */
-                bool was_begun = strcmp(incus_text(item, "config", "volatile.last_state.power"), "") == 0;
-                if (has_ended(settings, item, name, status) &&
-                    !(was_begun && is_since(json_string_value(json_object_get(item, "created_at")), YOUNG_S)))
+                if (incus_box_is_left_over(settings, item))
                         (void) incus_remove(settings, name, &ignored);
                 else
-                        left(name, context);
+                        remaining(name, context);
         }
         json_decref(json);
         return 0;
 }
 
-static int container_sweep(const struct engine_settings *settings, const char *owner,
-                           void (*left)(const char *name, void *context), void *context, struct err *err) {
-        return sweep_kind(settings, owner, "container", left, context, err);
+static int incus_box_sweep(const struct engine_settings *settings, const char *owner,
+                           void (*remaining)(const char *name, void *context), void *context, struct err *err) {
+        return incus_sweep(settings, owner, "container", remaining, context, err);
 }
 
-static int vm_sweep(const struct engine_settings *settings, const char *owner,
-                    void (*left)(const char *name, void *context), void *context, struct err *err) {
-        return sweep_kind(settings, owner, "virtual-machine", left, context, err);
+static int incus_vm_sweep(const struct engine_settings *settings, const char *owner,
+                          void (*remaining)(const char *name, void *context), void *context, struct err *err) {
+        return incus_sweep(settings, owner, "virtual-machine", remaining, context, err);
 }
 
-static int container_probe(const struct engine_settings *settings, char *ret_version, size_t room, struct err *err) {
+static int incus_box_probe(const struct engine_settings *settings, char *ret_version, size_t room, struct err *err) {
         return incus_probe(settings, false, ret_version, room, err);
 }
 
-static int vm_probe(const struct engine_settings *settings, char *ret_version, size_t room, struct err *err) {
+static int incus_vm_probe(const struct engine_settings *settings, char *ret_version, size_t room, struct err *err) {
         return incus_probe(settings, true, ret_version, room, err);
 }
 
 /* ---- virtual machines ---- */
 
-/* The daemon passes descriptors to the agent, and none goes into a virtual machine: sessions in one have a Glovebox of
- * their own there (instance_incus.c), and no box of theirs is made from here. */
-static int vm_refuse(const struct engine_settings *settings, const struct engine_order *order, uid_t *ret_uid,
-                     gid_t *ret_gid, struct err *err) {
+/* The daemon passes descriptors to the agent, and no descriptor can be passed into a virtual machine. So the Glovebox
+ * in the virtual machine makes the box (instance_incus.c). */
+static int incus_vm_refuse(const struct engine_settings *settings, const struct engine_order *order, uid_t *ret_uid,
+                           gid_t *ret_gid, struct err *err) {
         (void) settings;
         (void) order;
         (void) ret_uid;
@@ -299,24 +312,24 @@ static int vm_refuse(const struct engine_settings *settings, const struct engine
 
 const struct engine engine_incus = { .name = "incus",
                                      .isolation = ENGINE_CONTAINER,
-                                     .most = ENGINE_CONTAINER,
+                                     .max_isolation = ENGINE_CONTAINER,
                                      .has_users = true,
                                      .needs = "incus 6.0, its client, and a socket of incusd that this user may use",
-                                     .probe = container_probe,
-                                     .look_at_image = look_at_image,
-                                     .reserve = container_reserve,
-                                     .make = container_make,
+                                     .probe = incus_box_probe,
+                                     .inspect_image = incus_inspect_image,
+                                     .reserve = incus_box_reserve,
+                                     .make = incus_box_make,
                                      .remove = incus_remove,
-                                     .sweep = container_sweep };
+                                     .sweep = incus_box_sweep };
 
 const struct engine engine_incus_vm = { .name = "incus-vm",
                                         .isolation = ENGINE_VM,
-                                        .most = ENGINE_VM,
-                                        .has_users = true, /* and more: a kernel of its own */
+                                        .max_isolation = ENGINE_VM,
+                                        .has_users = true, /* its users are those of its own kernel */
                                         .needs = "incus 6.0 with KVM, its client, and a socket of incusd that this "
                                                  "user may use",
-                                        .probe = vm_probe,
-                                        .look_at_image = look_at_image,
-                                        .reserve = vm_refuse,
+                                        .probe = incus_vm_probe,
+                                        .inspect_image = incus_inspect_image,
+                                        .reserve = incus_vm_refuse,
                                         .remove = incus_remove,
-                                        .sweep = vm_sweep };
+                                        .sweep = incus_vm_sweep };

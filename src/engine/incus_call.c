@@ -1,4 +1,4 @@
-/* Requests to an Incus server, by its client program: see incus_call.h. */
+/* Requests to an Incus server through its client program: see incus_call.h. */
 #include "engine/incus_call.h"
 
 #include <stdio.h>
@@ -13,7 +13,6 @@
 
 /* ---- requests ---- */
 
-/* The server of this host, unless the operator named another; never the client's current default. */
 const char *incus_remote(const struct engine_settings *settings) {
         return *settings->incus_remote ? settings->incus_remote : "local";
 }
@@ -29,57 +28,60 @@ const char *incus_socket(const struct engine_settings *settings) {
         return path;
 }
 
-static int check_remote(const struct engine_settings *settings, struct err *err) {
+static int check_remote_name(const struct engine_settings *settings, struct err *err) {
         const char *name = incus_remote(settings);
         size_t size = strlen(name);
         if (size < 64 && strspn(name, REMOTE_LETTERS) == size && *name != '-' && *name != '.')
                 return 0;
         return err_set(err, ERR_USAGE,
-                       "INCUS_REMOTE is \"%.60s\", which is no name of a remote: \"incus remote list\" has them", name);
+                       "INCUS_REMOTE is \"%.60s\", which is no name of a remote: \"incus remote list\" shows them",
+                       name);
 }
 
 /* The client's error message, without its prefix. */
-static const char *words_of(const struct program_answer *answer) {
-        const char *at = strstr(answer->words, "Error: ");
-        return at ? at + strlen("Error: ") : *answer->words ? answer->words : "it failed and did not say why";
+static const char *incus_message(const struct program_answer *answer) {
+        const char *at = strstr(answer->error_output, "Error: ");
+        return at                      ? at + strlen("Error: ")
+               : *answer->error_output ? answer->error_output
+                                       : "it failed and gave no reason";
 }
 
-static bool is_unreachable(const char *words) {
+static bool says_unreachable(const char *message) {
         static const char *const parts[] = { "connection refused",     "no route to host",
                                              "network is unreachable", "i/o timeout",
                                              "connection reset",       "no such host",
                                              "unexpected EOF",         ": EOF",
                                              "TLS handshake timeout" };
         for (size_t i = 0; i < ELEMENTS(parts); i++)
-                if (strstr(words, parts[i]))
+                if (strstr(message, parts[i]))
                         return true;
         return false;
 }
 
-static int explain(const struct engine_settings *settings, const char *what, const struct program_answer *answer,
-                   struct err *err) {
-        const char *words = words_of(answer);
-        if (incus_is_far(settings) && is_unreachable(words))
+static int incus_explain(const struct engine_settings *settings, const char *what, const struct program_answer *answer,
+                         struct err *err) {
+        const char *message = incus_message(answer);
+        if (incus_is_on_other_host(settings) && says_unreachable(message))
                 return err_set(err, ERR_GONE, "the incus server %s cannot be reached: %.400s", incus_remote(settings),
-                               words);
-        if (strstr(words, "connection refused") || strstr(words, "no such file or directory"))
+                               message);
+        if (strstr(message, "connection refused") || strstr(message, "no such file or directory"))
                 return err_set(err, ERR_UNSUPPORTED,
                                "incus is not running: %.300s; start it (systemctl start incus), or name "
                                "another server (INCUS_REMOTE)",
-                               words);
-        if (strstr(words, "permission denied"))
+                               message);
+        if (strstr(message, "permission denied"))
                 return err_set(err, ERR_PERMISSION,
-                               "incus: %s: %.300s; add the user to the group incus-admin, or run as root", what, words);
-        return err_set(err, ERR_SYSTEM, "incus: %s: %.500s", what, words);
+                               "incus: %s: %.300s; add the user to the group incus-admin, or run as root", what,
+                               message);
+        return err_set(err, ERR_SYSTEM, "incus: %s: %.500s", what, message);
 }
 
-/* 0 with the answer of a call that succeeded. ERR_NOT_FOUND where the server has no such thing. */
 int incus_call(const struct engine_settings *settings, const char *what, const char *const *argv, const char *input,
                uint64_t within_ms, struct program_answer *ret_answer, struct err *err) {
         struct program_answer answer;
-        if (check_remote(settings, err) < 0)
+        if (check_remote_name(settings, err) < 0)
                 return -1;
-        if (*incus_socket(settings)) /* this is a helper process: its environment is its own */
+        if (*incus_socket(settings)) /* only in the environment of this helper process */
                 (void) setenv("INCUS_SOCKET", incus_socket(settings), 1);
         if (program_call(argv, input, loop_now_ms() + within_ms, &answer, err) < 0)
                 return err_prefix(err, "incus");
@@ -87,14 +89,13 @@ int incus_call(const struct engine_settings *settings, const char *what, const c
                 *ret_answer = answer;
                 return 0;
         }
-        int code = explain(settings, what, &answer, err);
-        if (strstr(answer.words, "not found") && err->code == ERR_SYSTEM)
+        int code = incus_explain(settings, what, &answer, err);
+        if (strstr(answer.error_output, "not found") && err->code == ERR_SYSTEM)
                 err->code = ERR_NOT_FOUND;
         program_answer_release(&answer);
         return code;
 }
 
-/* A request to the server's own interface. `body` NULL: GET. */
 int incus_query(const struct engine_settings *settings, const char *what, const char *method, const char *path,
                 json_t *body, uint64_t within_ms, json_t **ret_json, struct err *err) {
         char place[INCUS_NAME_ROOM + 64];
@@ -123,11 +124,11 @@ const char *incus_text(json_t *json, const char *group, const char *key) {
         return text ? text : "";
 }
 
-/* Passes on the server's message. */
-static int refuse_vm(const struct engine_settings *settings, struct err *err) {
+/* The server records its reason as a warning. */
+static int explain_missing_vms(const struct engine_settings *settings, struct err *err) {
         json_t *warnings, *warning;
         size_t i;
-        char why[200] = "its server does not say why (incus warning list)";
+        char why[200] = "its server gives no reason (incus warning list)";
         if (incus_query(settings, "its warnings", "GET", "/1.0/warnings?recursion=1", NULL, INCUS_SHORT_MS, &warnings,
                         err) < 0)
                 return -1;
@@ -144,9 +145,10 @@ static int refuse_vm(const struct engine_settings *settings, struct err *err) {
                        why);
 }
 
-int incus_look(const struct engine_settings *settings, bool is_vm, json_t **ret_json, struct err *err) {
+int incus_server_info(const struct engine_settings *settings, bool is_vm, json_t **ret_json, struct err *err) {
         json_t *json;
-        if (!engine_is_there(&engine_incus, settings)) /* the client would leave its settings in the user's directory */
+        if (!engine_is_there(&engine_incus,
+                             settings)) /* the client would write its configuration into the user's home */
                 return err_set(err, ERR_UNSUPPORTED,
                                "incus is not running: no answer at %.200s; start it (systemctl start incus), or give "
                                "another socket (--incus-socket)",
@@ -162,7 +164,7 @@ int incus_look(const struct engine_settings *settings, bool is_vm, json_t **ret_
                                "(incus remote add)",
                                incus_remote(settings));
         else if (is_vm && !strstr(drivers, "qemu"))
-                code = refuse_vm(settings, err);
+                code = explain_missing_vms(settings, err);
         if (code < 0)
                 json_decref(json);
         else
@@ -172,7 +174,7 @@ int incus_look(const struct engine_settings *settings, bool is_vm, json_t **ret_
 
 int incus_probe(const struct engine_settings *settings, bool is_vm, char *ret_version, size_t room, struct err *err) {
         json_t *json;
-        if (incus_look(settings, is_vm, &json, err) < 0)
+        if (incus_server_info(settings, is_vm, &json, err) < 0)
                 return -1;
         (void) snprintf(ret_version, room, "%s (%s %s)", incus_text(json, "environment", "server_version"),
                         incus_text(json, "environment", "driver"), incus_text(json, "environment", "driver_version"));
@@ -180,7 +182,8 @@ int incus_probe(const struct engine_settings *settings, bool is_vm, char *ret_ve
         return 0;
 }
 
-/* No profile is used, as its devices and settings would apply. Only the pool of the root disk is the default profile's. */
+/* Instances use no profile, because its devices and settings would apply. Only the pool of the root disk comes from the
+ * default profile. */
 int incus_find_pool(const struct engine_settings *settings, char *ret_pool, size_t room, struct err *err) {
         json_t *json, *device;
         const char *name, *pool = "";
@@ -205,12 +208,12 @@ int incus_init(const struct engine_settings *settings, const char *name, const c
                json_t *described, struct err *err) {
         char place[INCUS_NAME_ROOM], source[ENGINE_IMAGE_MAX + 80];
         struct program_answer answer;
-        _cleanup_free_ char *input = json_dumps(described, JSON_COMPACT); /* which is YAML, too */
+        _cleanup_free_ char *input = json_dumps(described, JSON_COMPACT); /* JSON is YAML, too */
         json_decref(described);
         if (!input)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         (void) snprintf(place, sizeof(place), "%s:%s", incus_remote(settings), name);
-        /* An image without a remote is the server's own. */
+        /* An image name without a remote means an image of this server. */
         (void) snprintf(source, sizeof(source), "%s%s%s", strchr(image, ':') ? "" : incus_remote(settings),
                         strchr(image, ':') ? "" : ":", image);
         const char *const tail[] = { "--", source, place };
@@ -256,23 +259,23 @@ int incus_remove(const struct engine_settings *settings, const char *name, struc
 
 /* ---- where the server is ---- */
 
-bool incus_is_far(const struct engine_settings *settings) {
-        static const char *known; /* the name of the remote that was looked at: the answer does not change */
-        static bool is_far;
+bool incus_is_on_other_host(const struct engine_settings *settings) {
+        static const char *known; /* the remote of the last query: its answer does not change */
+        static bool is_on_other_host;
         const char *argv[] = { "incus", "remote", "list", "--format", "json", NULL };
         struct program_answer answer;
         struct err ignored;
         if (strcmp(incus_remote(settings), "local") == 0)
                 return false;
         if (known && strcmp(known, settings->incus_remote) == 0)
-                return is_far;
-        is_far = true;
+                return is_on_other_host;
+        is_on_other_host = true;
         known = settings->incus_remote;
         if (program_call(argv, NULL, loop_now_ms() + INCUS_SHORT_MS, &answer, &ignored) < 0)
                 return true;
         json_t *remotes = answer.status == 0 ? json_loadb(answer.output, answer.size, 0, NULL) : NULL;
-        is_far = strncmp(incus_text(remotes, incus_remote(settings), "Addr"), "unix:", 5) != 0;
+        is_on_other_host = strncmp(incus_text(remotes, incus_remote(settings), "Addr"), "unix:", 5) != 0;
         json_decref(remotes);
         program_answer_release(&answer);
-        return is_far;
+        return is_on_other_host;
 }

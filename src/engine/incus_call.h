@@ -1,6 +1,6 @@
-/* Requests to an Incus server, by its client program: so a server elsewhere (INCUS_REMOTE) is reached with the
- * certificates that the client has. Each is a process with a deadline; names are ours or checked, never options. For
- * helper processes, which may wait. */
+/* Requests to an Incus server through its client program. So a server on another host (INCUS_REMOTE) is reached with
+ * the certificates of the client. Each request is a process with a deadline. Names are ours or checked, so none is read
+ * as an option. For helper processes, which may block. */
 #pragma once
 
 #include <jansson.h>
@@ -15,7 +15,7 @@
 #define INCUS_OWNER_KEY "user.glovebox.owner"
 
 enum {
-        INCUS_SHORT_MS = 10000,   /* for queries */
+        INCUS_SHORT_MS = 10000, /* for queries */
         INCUS_CREATE_MS = 120000, /* a storage pool without snapshots copies the image */
         INCUS_START_MS = 60000,
         INCUS_REMOVE_MS = 60000,
@@ -25,12 +25,12 @@ enum {
 /* The server of this host, unless the operator named another; never the client's current default. */
 const char *incus_remote(const struct engine_settings *settings);
 
-/* 0 with the answer of a call that succeeded. ERR_NOT_FOUND where the server has no such thing, ERR_GONE where a server
- * elsewhere cannot be reached. */
+/* Runs the client; `what` names the request in messages. ERR_NOT_FOUND: the server has no such object. ERR_GONE: a
+ * server on another host cannot be reached. */
 int incus_call(const struct engine_settings *settings, const char *what, const char *const *argv, const char *input,
                uint64_t within_ms, struct program_answer *ret_answer, struct err *err);
 
-/* A request to the server's own interface. `body` NULL: GET; its reference is taken. */
+/* A request to the server's API. `body` may be NULL; its reference is taken. */
 int incus_query(const struct engine_settings *settings, const char *what, const char *method, const char *path,
                 json_t *body, uint64_t within_ms, json_t **ret_json, struct err *err);
 int incus_query_instance(const struct engine_settings *settings, const char *what, const char *method, const char *name,
@@ -39,17 +39,18 @@ int incus_query_instance(const struct engine_settings *settings, const char *wha
 /* json[group][key], or "". */
 const char *incus_text(json_t *json, const char *group, const char *key);
 
-/* Checks that the server answers and can make such instances; else the error has its message. */
-int incus_look(const struct engine_settings *settings, bool is_vm, json_t **ret_json, struct err *err);
+/* The description of the server. Fails if the server does not answer or cannot make such instances. */
+int incus_server_info(const struct engine_settings *settings, bool is_vm, json_t **ret_json, struct err *err);
 int incus_probe(const struct engine_settings *settings, bool is_vm, char *ret_version, size_t room, struct err *err);
 
 /* The storage pool of instances. */
 int incus_find_pool(const struct engine_settings *settings, char *ret_pool, size_t room, struct err *err);
 
-/* Makes an instance that does not run, of "config" and "devices". ERR_EXISTS: there is one of this name. */
+/* Makes an instance without starting it. `described` has "config" and "devices"; its reference is taken. ERR_EXISTS:
+ * the name is in use. */
 int incus_init(const struct engine_settings *settings, const char *name, const char *image, bool is_vm,
                json_t *described, struct err *err);
 int incus_start(const struct engine_settings *settings, const char *name, struct err *err);
 
-/* One that is not there is fine. */
+/* Returns 0 if there is no such instance. */
 int incus_remove(const struct engine_settings *settings, const char *name, struct err *err);

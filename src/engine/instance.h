@@ -1,7 +1,7 @@
-/* A Glovebox in an instance: a virtual machine, or a container on another host. Descriptors and directories do not
- * cross the border of such an instance, so it gets a Glovebox of its own, which makes the boxes there, and this daemon
- * passes operations on to it (daemon/remote.h). One session, one instance. It is reached by the standard input and
- * output of a program, such as `incus exec`: whatever gives a stream of bytes into an instance can be an engine here.
+/* A Glovebox in an instance: a virtual machine, or a container on another host. Descriptors and directories cannot be
+ * passed into such an instance. So it has a Glovebox of its own, which makes the boxes there, and this daemon passes
+ * operations on to it (daemon/remote.h). Each session has its own instance. The daemon connects to it through the
+ * standard input and output of a program such as `incus exec`. An engine only has to offer such a stream of bytes.
  *
  * The functions block up to their deadlines: only helper processes call them (instance_link.h). */
 #pragma once
@@ -15,10 +15,10 @@
 enum {
         INSTANCE_NAME_MAX = 64,
         INSTANCE_ARGUMENTS_MAX = 24,
-        INSTANCE_PROCESSES = 100, /* of the Glovebox in it, beside the session's */
+        INSTANCE_PROCESSES = 100, /* for the Glovebox in it, in addition to the session's */
 };
 
-/* Memory of an instance beside that of its session: for the Glovebox in it, and the guest's kernel and services. */
+/* Memory of an instance in addition to its session's: for the Glovebox in it, the guest's kernel and services. */
 #define INSTANCE_OVERHEAD_BYTES (256 * MIB)
 #define INSTANCE_VM_OVERHEAD_BYTES (768 * MIB)
 
@@ -32,18 +32,18 @@ enum {
 struct instance_order {
         char engine[ENGINE_NAME_MAX];
         char name[INSTANCE_NAME_MAX];
-        char owner[16]; /* of all instances of one data directory */
+        char owner[16]; /* the id of the data directory */
         char image[ENGINE_IMAGE_MAX + 1];
-        char marker[1100]; /* file of the session, written when its instance exists; "": no session */
+        char marker[1100]; /* a file of the session, written once its instance exists; "": no session */
         struct limits limits;
 };
 
-/* Files that are copied into it. */
+/* Files that are copied into an instance. */
 struct instance_files {
         const char *program, *kernel_dir;
 };
 
-/* A command; its texts may lie in the arrays behind it. */
+/* A command. Its arguments may point into the arrays below. */
 struct instance_command {
         const char *argv[INSTANCE_ARGUMENTS_MAX];
         char place[256], kernel[400];
@@ -52,11 +52,12 @@ struct instance_command {
 struct instance_engine {
         const char *name;
 
-        /* Makes it, copies the files, and starts it. Removes an existing one of this name first. */
+        /* Makes the instance, copies the files, and starts it. Removes an existing one of this name first. */
         int (*make)(const struct engine_settings *settings, const struct instance_order *order,
                     const struct instance_files *files, struct err *err);
 
-        /* Starts an existing one if it has stopped. ERR_NOT_FOUND; ERR_GONE if the server does not answer. */
+        /* Starts an existing instance if it has stopped. ERR_NOT_FOUND: there is none. ERR_GONE: the server does not
+         * answer. */
         int (*revive)(const struct engine_settings *settings, const struct instance_order *order, struct err *err);
 
         /* The program whose standard input and output are a channel to the Glovebox in it (stdio_channel.h). */
@@ -64,11 +65,11 @@ struct instance_engine {
                         const struct instance_files *files, struct instance_command *ret_command);
 };
 
-/* True if a box of this engine is in an instance with a Glovebox of its own. Sends no request, except as incus_is_far
- * says. */
-bool instance_is_meant(const struct engine_settings *settings, const char *engine);
+/* True if a box of this engine is in an instance with a Glovebox of its own. Sends no request, except in the first call
+ * (incus_is_on_other_host). */
+bool instance_is_needed(const struct engine_settings *settings, const char *engine);
 
-/* NULL if there is none. */
+/* NULL if this engine has no instances. */
 const struct instance_engine *instance_engine_find(const char *engine);
 
 /* Calls `each` with every instance of this owner. */

@@ -1,6 +1,6 @@
-/* See instance.h. A container starts with our program as its first process, so that an image needs no init and none of
- * it runs before; it may mount (security.nesting), which the boxes in it need, and has control groups to divide. A
- * virtual machine boots its image, whose incus-agent takes our files and starts our program. */
+/* See instance.h. A container starts our program as its first process: an image needs no init, and nothing of it runs
+ * before. The container may mount (security.nesting) and divide its control groups, since the boxes in it need both. A
+ * virtual machine boots its image; the incus-agent of the image receives our files and starts our program. */
 #include "engine/instance_incus.h"
 
 #include <inttypes.h>
@@ -51,7 +51,8 @@ static json_t *instance_config(const struct instance_order *order, const struct 
                 return config;
         }
         config_set_number(config, "limits.processes", order->limits.pids + INSTANCE_PROCESSES, "");
-        config_set_number(config, "limits.cpu.allowance", cpus / 10 + 20, "ms/100ms"); /* 0.2 for the Glovebox in it */
+        config_set_number(config, "limits.cpu.allowance", cpus / 10 + 20,
+                          "ms/100ms"); /* 0.2 processors for the Glovebox in it */
         (void) snprintf(raw, sizeof(raw),
                         "lxc.init.cmd = " INSTANCE_PROGRAM
                         " serve --engine native --pool 0 --stock 0 --socket " INSTANCE_SOCKET "\n"
@@ -71,26 +72,25 @@ static json_t *instance_config(const struct instance_order *order, const struct 
         return config;
 }
 
-/* The program that is copied was built for one kind of processor. */
-static int check_server(const struct engine_settings *settings, bool is_vm, struct err *err) {
+/* The copied program runs on one kind of processor only. */
+static int check_server_processor(const struct engine_settings *settings, bool is_vm, struct err *err) {
         struct utsname here;
         json_t *json;
-        if (incus_look(settings, is_vm, &json, err) < 0)
+        if (incus_server_info(settings, is_vm, &json, err) < 0)
                 return -1;
         char there[64];
         (void) snprintf(there, sizeof(there), "%s", incus_text(json, "environment", "kernel_architecture"));
         json_decref(json);
         if (uname(&here) < 0 || strcmp(there, here.machine) == 0)
                 return 0;
-        return err_set(
-                err, ERR_UNSUPPORTED,
-                "the incus server %s has processors of another kind (%s) than this host (%s), and the program of "
-                "Glovebox runs on the latter: use a server of the same kind, or a Glovebox there (engine remote)",
-                incus_remote(settings), there, here.machine);
+        return err_set(err, ERR_UNSUPPORTED,
+                       "the incus server %s has processors of another kind (%s) than this host (%s), for which this "
+                       "program was built: use a server of the same kind, or a Glovebox there (engine remote)",
+                       incus_remote(settings), there, here.machine);
 }
 
-static int push_files(const struct engine_settings *settings, const struct instance_order *order,
-                      const struct instance_files *files, struct err *err) {
+static int instance_push_files(const struct engine_settings *settings, const struct instance_order *order,
+                               const struct instance_files *files, struct err *err) {
         char program[INCUS_NAME_ROOM + 64], runtime[INCUS_NAME_ROOM + 64];
         struct program_answer answer;
         const char *name = kernel_name(files);
@@ -122,8 +122,8 @@ static int push_files(const struct engine_settings *settings, const struct insta
 
 /* ---- containers on other hosts ---- */
 
-/* Retries: the server refuses to remove an instance that it is still making. */
-static int remove_half_made(const struct engine_settings *settings, const char *name, struct err *err) {
+/* The server refuses to remove an instance that it is still making, so this retries. */
+static int instance_remove_unfinished(const struct engine_settings *settings, const char *name, struct err *err) {
         uint64_t deadline_ms = loop_now_ms() + INCUS_CREATE_MS;
         while (incus_remove(settings, name, err) < 0) {
                 if (loop_now_ms() >= deadline_ms)
@@ -133,16 +133,16 @@ static int remove_half_made(const struct engine_settings *settings, const char *
         return 0;
 }
 
-static int create_instance(const struct engine_settings *settings, const struct instance_order *order,
+static int instance_create(const struct engine_settings *settings, const struct instance_order *order,
                            const struct instance_files *files, bool is_vm, struct err *err) {
         char pool[128];
-        if (check_server(settings, is_vm, err) < 0 || incus_find_pool(settings, pool, sizeof(pool), err) < 0)
+        if (check_server_processor(settings, is_vm, err) < 0 || incus_find_pool(settings, pool, sizeof(pool), err) < 0)
                 return -1;
         json_t *described = json_pack("{s:o, s:{s:{s:s, s:s, s:s}}}", "config", instance_config(order, files, is_vm),
                                       "devices", "root", "type", "disk", "path", "/", "pool", pool);
         int code = incus_init(settings, order->name, order->image, is_vm, json_incref(described), err);
-        if (code < 0 && err->code == ERR_EXISTS) { /* left half made by a helper that died */
-                code = remove_half_made(settings, order->name, err);
+        if (code < 0 && err->code == ERR_EXISTS) { /* a helper that died left it unfinished */
+                code = instance_remove_unfinished(settings, order->name, err);
                 if (code == 0)
                         code = incus_init(settings, order->name, order->image, is_vm, json_incref(described), err);
         }
@@ -150,27 +150,27 @@ static int create_instance(const struct engine_settings *settings, const struct 
         return code;
 }
 
-static void remove_made(const struct engine_settings *settings, const struct instance_order *order) {
+static void instance_remove(const struct engine_settings *settings, const struct instance_order *order) {
         struct err ignored;
         (void) incus_remove(settings, order->name, &ignored);
 }
 
-static int container_make(const struct engine_settings *settings, const struct instance_order *order,
-                          const struct instance_files *files, struct err *err) {
-        if (create_instance(settings, order, files, false, err) < 0)
+static int instance_container_make(const struct engine_settings *settings, const struct instance_order *order,
+                                   const struct instance_files *files, struct err *err) {
+        if (instance_create(settings, order, files, false, err) < 0)
                 return -1;
-        if (push_files(settings, order, files, err) == 0 && incus_start(settings, order->name, err) == 0)
+        if (instance_push_files(settings, order, files, err) == 0 && incus_start(settings, order->name, err) == 0)
                 return 0;
-        remove_made(settings, order);
+        instance_remove(settings, order);
         return -1;
 }
 
 /* ---- containers and virtual machines ---- */
 
-static int start_if_stopped(const struct engine_settings *settings, const struct instance_order *order,
-                            struct err *err) {
+static int instance_start_if_stopped(const struct engine_settings *settings, const struct instance_order *order,
+                                     struct err *err) {
         json_t *json;
-        if (incus_query_instance(settings, "looking at an instance", "GET", order->name, "", NULL, &json, err) < 0)
+        if (incus_query_instance(settings, "querying an instance", "GET", order->name, "", NULL, &json, err) < 0)
                 return -1;
         const char *status = json_string_value(json_object_get(json, "status"));
         bool runs = status && strcmp(status, "Running") == 0, has_ended = status && strcmp(status, "Stopped") == 0;
@@ -179,13 +179,14 @@ static int start_if_stopped(const struct engine_settings *settings, const struct
                                : err_set(err, ERR_GONE, "the instance %s is in the state \"%.40s\"", order->name,
                                          status ? status : "");
         if (code < 0 && has_ended && strstr(err->message, "already running"))
-                code = 0; /* Incus calls one that runs stopped, for a moment now and then */
+                code = 0; /* now and then Incus reports a running instance as stopped for a moment */
         json_decref(json);
         return code;
 }
 
-static void fill_command(struct instance_command *command, const struct engine_settings *settings,
-                         const struct instance_order *order, const char *const *words, size_t n_words) {
+static void instance_exec_command(struct instance_command *command, const struct engine_settings *settings,
+                                  const struct instance_order *order, const char *const *arguments,
+                                  size_t n_arguments) {
         static const char *const head[] = { "incus", "exec", "--force-noninteractive" };
         size_t n = 0;
         (void) snprintf(command->place, sizeof(command->place), "%s:%s", incus_remote(settings), order->name);
@@ -193,16 +194,16 @@ static void fill_command(struct instance_command *command, const struct engine_s
                 command->argv[n++] = head[i];
         command->argv[n++] = command->place;
         command->argv[n++] = "--";
-        for (size_t i = 0; i < n_words && n + 1 < INSTANCE_ARGUMENTS_MAX; i++)
-                command->argv[n++] = words[i];
+        for (size_t i = 0; i < n_arguments && n + 1 < INSTANCE_ARGUMENTS_MAX; i++)
+                command->argv[n++] = arguments[i];
         command->argv[n] = NULL;
 }
 
-static void container_channel(const struct engine_settings *settings, const struct instance_order *order,
-                              const struct instance_files *files, struct instance_command *ret_command) {
-        static const char *const words[] = { INSTANCE_PROGRAM, "stdio-channel", INSTANCE_SOCKET };
+static void instance_container_channel(const struct engine_settings *settings, const struct instance_order *order,
+                                       const struct instance_files *files, struct instance_command *ret_command) {
+        static const char *const arguments[] = { INSTANCE_PROGRAM, "stdio-channel", INSTANCE_SOCKET };
         (void) files;
-        fill_command(ret_command, settings, order, words, ELEMENTS(words));
+        instance_exec_command(ret_command, settings, order, arguments, ELEMENTS(arguments));
 }
 
 int instance_incus_list(const struct engine_settings *settings, const char *owner,
@@ -224,59 +225,62 @@ int instance_incus_list(const struct engine_settings *settings, const char *owne
 
 /* ---- virtual machines ---- */
 
-/* Waits until the image has booted and the agent of Incus in it answers. */
-static int await_agent(const struct engine_settings *settings, const struct instance_order *order, struct err *err) {
-        static const char *const words[] = { "true" };
+/* Waits until the image has booted and the incus-agent in it answers. */
+static int instance_await_agent(const struct engine_settings *settings, const struct instance_order *order,
+                                struct err *err) {
+        static const char *const arguments[] = { "true" };
         uint64_t deadline_ms = loop_now_ms() + BOOT_MS;
         struct instance_command command;
         struct program_answer answer;
-        fill_command(&command, settings, order, words, ELEMENTS(words));
+        instance_exec_command(&command, settings, order, arguments, ELEMENTS(arguments));
         while (incus_call(settings, "waiting for a virtual machine", command.argv, NULL, INCUS_SHORT_MS, &answer, err) <
                0) {
                 if (loop_now_ms() >= deadline_ms)
                         return err_prefix(err, "the virtual machine was started, and the agent of Incus in it does not "
-                                               "answer: has its image the incus-agent");
+                                               "answer: does its image have the incus-agent?");
                 (void) poll(NULL, 0, BOOT_PAUSE_MS);
         }
         program_answer_release(&answer);
         return 0;
 }
 
-static int vm_make(const struct engine_settings *settings, const struct instance_order *order,
-                   const struct instance_files *files, struct err *err) {
-        if (create_instance(settings, order, files, true, err) < 0)
+static int instance_vm_make(const struct engine_settings *settings, const struct instance_order *order,
+                            const struct instance_files *files, struct err *err) {
+        if (instance_create(settings, order, files, true, err) < 0)
                 return -1;
-        if (incus_start(settings, order->name, err) == 0 && await_agent(settings, order, err) == 0 &&
-            push_files(settings, order, files, err) == 0)
+        if (incus_start(settings, order->name, err) == 0 && instance_await_agent(settings, order, err) == 0 &&
+            instance_push_files(settings, order, files, err) == 0)
                 return 0;
-        remove_made(settings, order);
+        instance_remove(settings, order);
         return -1;
 }
 
-static int vm_revive(const struct engine_settings *settings, const struct instance_order *order, struct err *err) {
-        return start_if_stopped(settings, order, err) < 0 ? -1 : await_agent(settings, order, err);
+static int instance_vm_revive(const struct engine_settings *settings, const struct instance_order *order,
+                              struct err *err) {
+        return instance_start_if_stopped(settings, order, err) < 0 ? -1 : instance_await_agent(settings, order, err);
 }
 
-/* The channel starts the daemon: after a boot of the guest it does not run. */
-static void vm_channel(const struct engine_settings *settings, const struct instance_order *order,
-                       const struct instance_files *files, struct instance_command *ret_command) {
+/* The channel starts the daemon, since nothing starts it when the guest boots. */
+static void instance_vm_channel(const struct engine_settings *settings, const struct instance_order *order,
+                                const struct instance_files *files, struct instance_command *ret_command) {
         (void) snprintf(ret_command->kernel, sizeof(ret_command->kernel), "GLOVEBOX_KERNEL_DIR=" INSTANCE_RUNTIME "/%s",
                         kernel_name(files));
-        const char *const words[] = { "env",
-                                      "HOME=/root",
-                                      "GLOVEBOX_DATA_DIR=" INSTANCE_DATA,
-                                      ret_command->kernel,
-                                      INSTANCE_PROGRAM,
-                                      "stdio-channel",
-                                      INSTANCE_SOCKET,
-                                      "start" };
-        fill_command(ret_command, settings, order, words, ELEMENTS(words));
+        const char *const arguments[] = { "env",
+                                          "HOME=/root",
+                                          "GLOVEBOX_DATA_DIR=" INSTANCE_DATA,
+                                          ret_command->kernel,
+                                          INSTANCE_PROGRAM,
+                                          "stdio-channel",
+                                          INSTANCE_SOCKET,
+                                          "start" };
+        instance_exec_command(ret_command, settings, order, arguments, ELEMENTS(arguments));
 }
 
-const struct instance_engine instance_incus_container = {
-        .name = "incus", .make = container_make, .revive = start_if_stopped, .channel = container_channel
-};
+const struct instance_engine instance_incus_container = { .name = "incus",
+                                                          .make = instance_container_make,
+                                                          .revive = instance_start_if_stopped,
+                                                          .channel = instance_container_channel };
 
 const struct instance_engine instance_incus_vm = {
-        .name = "incus-vm", .make = vm_make, .revive = vm_revive, .channel = vm_channel
+        .name = "incus-vm", .make = instance_vm_make, .revive = instance_vm_revive, .channel = instance_vm_channel
 };

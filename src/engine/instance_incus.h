@@ -1,4 +1,4 @@
-/* Instances of Incus with a Glovebox of their own: virtual machines, and containers on other hosts. */
+/* Incus instances with a Glovebox of their own: virtual machines, and containers on other hosts. */
 #pragma once
 
 #include "engine/instance.h"

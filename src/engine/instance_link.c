@@ -1,4 +1,4 @@
-/* The daemon's side of the helper. */
+/* The daemon's side of the helper process. */
 #include "engine/instance_link.h"
 
 #include <errno.h>
@@ -26,8 +26,8 @@ void instance_link_serve_if_asked(int argc, char **argv) {
                 instance_link_run(&settings, orders_fd);
 }
 
-/* Variables that lead the client of Incus to its configuration and its server. */
-static void take_environment(struct instance_link_settings *settings) {
+/* Variables by which the client of Incus finds its configuration and its server. */
+static void export_environment(struct instance_link_settings *settings) {
         static const char *const names[] = { "PATH",          "HOME",        "USER",       "INCUS_CONF", "INCUS_DIR",
                                              "INCUS_PROJECT", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY",   "TMPDIR" };
         for (size_t i = 0; i < ELEMENTS(names); i++) {
@@ -43,16 +43,16 @@ static void take_environment(struct instance_link_settings *settings) {
 
 int instance_link_start(const struct engine_settings *settings, const char *kernel_dir, const char *owner,
                         struct helper_program *ret_helper, struct err *err) {
-        static struct instance_link_settings told; /* large */
-        memset(&told, 0, sizeof(told));
-        (void) snprintf(told.incus_socket, sizeof(told.incus_socket), "%s", settings->incus_socket);
-        (void) snprintf(told.incus_remote, sizeof(told.incus_remote), "%s", settings->incus_remote);
-        (void) snprintf(told.kernel_dir, sizeof(told.kernel_dir), "%s", kernel_dir);
-        ssize_t n = readlink("/proc/self/exe", told.program, sizeof(told.program) - 1);
+        static struct instance_link_settings sent; /* large */
+        memset(&sent, 0, sizeof(sent));
+        (void) snprintf(sent.incus_socket, sizeof(sent.incus_socket), "%s", settings->incus_socket);
+        (void) snprintf(sent.incus_remote, sizeof(sent.incus_remote), "%s", settings->incus_remote);
+        (void) snprintf(sent.kernel_dir, sizeof(sent.kernel_dir), "%s", kernel_dir);
+        ssize_t n = readlink("/proc/self/exe", sent.program, sizeof(sent.program) - 1);
         if (n < 0)
                 return err_sys(err, errno, "finding this program");
-        take_environment(&told);
-        return helper_program_start(&link_kind, &told, owner, ret_helper, err);
+        export_environment(&sent);
+        return helper_program_start(&link_kind, &sent, owner, ret_helper, err);
 }
 
 int instance_link_connect(const struct helper_program *helper, const struct instance_order *order, int *ret_fd,

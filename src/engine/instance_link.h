@@ -1,11 +1,12 @@
-/* Connections to the Gloveboxes in instances (instance.h), made by a process of its own.
+/* Connections to the Gloveboxes in instances (instance.h), made by a helper process.
  *
- * Theory of operation. The daemon passes one end of a pair of sockets to the helper, with the name of an instance. The
- * helper forks a process for each, which makes the instance if the session has none yet, starts it if it has stopped,
- * runs the program whose standard input and output lead into it, and moves bytes both ways: the messages of
- * docs/PROTOCOL.md. A connection that cannot be made is answered as those of tunnel.h are (TUNNEL_NOTICE). Two
- * connections to one session wait for each other while its instance is made: its marker is locked. All of it ends with
- * the daemon; an instance that was half made then is made again, or swept up. */
+ * Theory of operation. The daemon passes one end of a socket pair to the helper, with the name of an instance. The
+ * helper forks a process for each connection. This process makes the instance if the session has none yet, starts it if
+ * it has stopped, and runs a program whose standard input and output are a connection into it. Then it moves bytes both
+ * ways: the messages of docs/PROTOCOL.md. If the connection fails, it sends the reason as remote_tunnel.h does
+ * (REMOTE_TUNNEL_NOTICE). While one connection makes the instance of a session, it holds a lock on the session's
+ * marker, and other connections to that session wait. The helper and its children end with the daemon. An unfinished
+ * instance is made again for the next connection, or swept. */
 #pragma once
 
 #include "base/err.h"
@@ -15,7 +16,7 @@
 /* Call it first in main(): in the helper process it never returns. */
 void instance_link_serve_if_asked(int argc, char **argv);
 
-/* Starts the helper. `owner` is shown by ps. */
+/* Starts the helper. ps shows `owner`. */
 int instance_link_start(const struct engine_settings *settings, const char *kernel_dir, const char *owner,
                         struct helper_program *ret_helper, struct err *err);
 

@@ -23,17 +23,17 @@
 #include "engine/incus_call.h"
 #include "engine/instance_link.h"
 #include "engine/instance_link_settings.h"
+#include "engine/remote_tunnel.h"
 #include "engine/stdio_channel.h"
 #include "engine/stream_join.h"
-#include "engine/tunnel.h"
 #include "wire/message.h"
 
 enum {
         LINKS_MAX = 512,
-        LOCK_MS = 600000, /* another connection makes the instance */
-        LOCK_PAUSE_MS = 50,
+        LOCK_MS = 600000, /* while another connection makes the instance */
+        RETRY_MS = 50,
         GREETING_MS = 60000,
-        WORDS_MAX = 600,
+        ERROR_OUTPUT_MAX = 600,
 };
 
 struct link {
@@ -45,35 +45,35 @@ struct link {
         int marker_fd; /* -1: an instance without a session */
 };
 
-/* The program that connects to the instance. */
+/* A program whose standard streams are connected to the instance. */
 struct channel {
         pid_t pid;
-        int in_fd, out_fd, words_fd;
+        int in_fd, out_fd, error_fd;
 };
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
-_Noreturn static void link_refuse(const struct link *link, const struct err *why) {
+_Noreturn static void instance_link_send_error(const struct link *link, const struct err *why) {
         json_t *answer = json_pack("{s:b, s:{s:s, s:s}}", "ok", 0, "error", "code", err_code_name(why->code), "message",
                                    why->message);
         _cleanup_free_ char *text = answer ? json_dumps(answer, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
         static const char other[] =
-                "{\"ok\":false,\"error\":{\"code\":\"system\",\"message\":\"what the server says is "
-                "no text\"}}";
+                "{\"ok\":false,\"error\":{\"code\":\"system\",\"message\":\"the message of the server is "
+                "not UTF-8\"}}";
         struct message_queue queue = message_queue_make(64 << 10);
-        const char *said = text ? text : other;
-        (void) message_queue_send(&queue, link->local_fd, MESSAGE_ANSWER, TUNNEL_NOTICE, 0, said, strlen(said));
+        const char *sent = text ? text : other;
+        (void) message_queue_send(&queue, link->local_fd, MESSAGE_ANSWER, REMOTE_TUNNEL_NOTICE, 0, sent, strlen(sent));
         _exit(EXIT_SUCCESS);
 }
 
-static bool is_wanted(const struct link *link) {
+static bool instance_link_is_wanted(const struct link *link) {
         struct pollfd polled = { .fd = link->local_fd, .events = 0 };
         return poll(&polled, 1, 0) == 0;
 }
 
 /* ---- the marker ---- */
 
-static int lock_marker(struct link *link, struct err *err) {
+static int marker_lock(struct link *link, struct err *err) {
         uint64_t deadline_ms = loop_now_ms() + LOCK_MS;
         link->marker_fd = -1;
         if (!*link->order.marker)
@@ -84,15 +84,15 @@ static int lock_marker(struct link *link, struct err *err) {
         while (flock(link->marker_fd, LOCK_EX | LOCK_NB) < 0) {
                 if (errno != EWOULDBLOCK || loop_now_ms() >= deadline_ms)
                         return err_set(err, ERR_TIMEOUT, "the session's instance is still being made");
-                if (!is_wanted(link))
+                if (!instance_link_is_wanted(link))
                         _exit(EXIT_SUCCESS);
-                (void) poll(NULL, 0, LOCK_PAUSE_MS);
+                (void) poll(NULL, 0, RETRY_MS);
         }
         return 0;
 }
 
-/* The marker contains the name of the server that has the instance. */
-static int check_made(const struct link *link, bool *ret_is_made, struct err *err) {
+/* Fills true if the session has an instance. The marker then contains the name of its server. */
+static int marker_check(const struct link *link, bool *ret_is_made, struct err *err) {
         char server[300];
         ssize_t n = link->marker_fd < 0 ? 0 : pread(link->marker_fd, server, sizeof(server) - 1, 0);
         *ret_is_made = n > 0;
@@ -108,7 +108,7 @@ static int check_made(const struct link *link, bool *ret_is_made, struct err *er
                 server, incus_remote(link->settings), server);
 }
 
-static int make_instance(const struct link *link, struct err *err) {
+static int marker_make_instance(const struct link *link, struct err *err) {
         const char *server = incus_remote(link->settings);
         if (link->engine->make(link->settings, &link->order, &link->files, err) < 0)
                 return -1;
@@ -120,56 +120,56 @@ static int make_instance(const struct link *link, struct err *err) {
 
 /* ---- the program ---- */
 
-_Noreturn static void become_program(const char *const *argv, int in_fd, int out_fd, int words_fd) {
+_Noreturn static void exec_channel_program(const char *const *argv, int in_fd, int out_fd, int error_fd) {
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void) signal(SIGPIPE, SIG_DFL);
-        if (dup2(in_fd, 0) == 0 && dup2(out_fd, 1) == 1 && dup2(words_fd, 2) == 2 &&
+        if (dup2(in_fd, 0) == 0 && dup2(out_fd, 1) == 1 && dup2(error_fd, 2) == 2 &&
             syscall(SYS_close_range, 3, ~0u, 0) == 0)
                 (void) execvp(argv[0], (char *const *) (uintptr_t) argv);
         _exit(127);
 }
 
-static int open_channel(const struct link *link, struct channel *ret_channel, struct err *err) {
-        int in[2], out[2], words[2];
+static int channel_start(const struct link *link, struct channel *ret_channel, struct err *err) {
+        int in[2], out[2], errors[2];
         struct instance_command command;
-        if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0 || pipe2(words, O_CLOEXEC) < 0)
+        if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0 || pipe2(errors, O_CLOEXEC) < 0)
                 return err_sys(err, errno, "making pipes");
         link->engine->channel(link->settings, &link->order, &link->files, &command);
         pid_t pid = fork();
         if (pid == 0)
-                become_program(command.argv, in[0], out[1], words[1]);
+                exec_channel_program(command.argv, in[0], out[1], errors[1]);
         fd_close(&in[0]);
         fd_close(&out[1]);
-        fd_close(&words[1]);
-        *ret_channel = (struct channel) { pid, in[1], out[0], words[0] };
+        fd_close(&errors[1]);
+        *ret_channel = (struct channel) { pid, in[1], out[0], errors[0] };
         return pid < 0 ? err_sys(err, errno, "starting %s", command.argv[0]) : 0;
 }
 
-/* Error output of the program so far, as one line. */
-static void read_words(const struct channel *channel, char ret_words[static WORDS_MAX]) {
-        (void) fd_set_nonblocking(channel->words_fd);
-        ssize_t n = read(channel->words_fd, ret_words, WORDS_MAX - 1);
-        ret_words[n > 0 ? n : 0] = '\0';
-        for (char *at = ret_words; *at; at++)
+/* Reads the program's error output so far, as one line. */
+static void channel_read_errors(const struct channel *channel, char ret_text[static ERROR_OUTPUT_MAX]) {
+        (void) fd_set_nonblocking(channel->error_fd);
+        ssize_t n = read(channel->error_fd, ret_text, ERROR_OUTPUT_MAX - 1);
+        ret_text[n > 0 ? n : 0] = '\0';
+        for (char *at = ret_text; *at; at++)
                 if ((unsigned char) *at < 0x20 || (unsigned char) *at >= 0x7f)
                         *at = ' ';
 }
 
-static void end_channel(struct channel *channel) {
+static void channel_end(struct channel *channel) {
         if (channel->pid > 0) {
                 (void) kill(channel->pid, SIGKILL);
                 (void) waitpid(channel->pid, NULL, 0);
         }
         fd_close(&channel->in_fd);
         fd_close(&channel->out_fd);
-        fd_close(&channel->words_fd);
+        fd_close(&channel->error_fd);
 }
 
-/* Waits for the greeting. Any other first line is not from Glovebox. */
-static int await_greeting(const struct channel *channel, struct err *err) {
+/* Waits for the greeting. Another first line is not from Glovebox. */
+static int channel_await_greeting(const struct channel *channel, struct err *err) {
         static const char greeting[] = STDIO_CHANNEL_GREETING;
         uint64_t deadline_ms = loop_now_ms() + GREETING_MS;
-        char words[WORDS_MAX];
+        char errors[ERROR_OUTPUT_MAX];
         for (size_t n = 0; n < sizeof(greeting) - 1;) {
                 char byte;
                 struct pollfd polled = { .fd = channel->out_fd, .events = POLLIN };
@@ -179,26 +179,26 @@ static int await_greeting(const struct channel *channel, struct err *err) {
                 if (poll(&polled, 1, (int) (deadline_ms - now_ms)) != 1)
                         continue;
                 if (read(channel->out_fd, &byte, 1) != 1 || byte != greeting[n++]) {
-                        (void) poll(NULL, 0, LOCK_PAUSE_MS); /* its error output may arrive a moment later */
-                        read_words(channel, words);
-                        return err_set(err, ERR_GONE, "the instance does not answer: %s", words);
+                        (void) poll(NULL, 0, RETRY_MS); /* the error output may arrive a moment later */
+                        channel_read_errors(channel, errors);
+                        return err_set(err, ERR_GONE, "the instance does not answer: %s", errors);
                 }
         }
         return 0;
 }
 
-static int connect_channel(const struct link *link, struct channel *ret_channel, struct err *err) {
-        if (open_channel(link, ret_channel, err) < 0)
+static int channel_connect(const struct link *link, struct channel *ret_channel, struct err *err) {
+        if (channel_start(link, ret_channel, err) < 0)
                 return -1;
-        if (await_greeting(ret_channel, err) == 0)
+        if (channel_await_greeting(ret_channel, err) == 0)
                 return 0;
-        end_channel(ret_channel);
+        channel_end(ret_channel);
         return -1;
 }
 
 /* ---- one connection ---- */
 
-static int explain_gone(const struct link *link, struct err *err) {
+static int explain_lost_instance(const struct link *link, struct err *err) {
         if (err->code != ERR_NOT_FOUND)
                 return -1;
         return err_set(err, ERR_NOT_FOUND,
@@ -207,20 +207,21 @@ static int explain_gone(const struct link *link, struct err *err) {
                        link->order.name, incus_remote(link->settings));
 }
 
-/* Connects to an existing instance at once, and queries the server only if the instance does not answer. */
-static int reach_instance(struct link *link, struct channel *ret_channel, struct err *err) {
+/* Connects to an existing instance directly and queries the server only if the instance does not answer, because a
+ * query takes long. */
+static int instance_link_open(struct link *link, struct channel *ret_channel, struct err *err) {
         bool is_made;
-        if (lock_marker(link, err) < 0 || check_made(link, &is_made, err) < 0 ||
-            (!is_made && make_instance(link, err) < 0))
+        if (marker_lock(link, err) < 0 || marker_check(link, &is_made, err) < 0 ||
+            (!is_made && marker_make_instance(link, err) < 0))
                 return -1;
-        if (connect_channel(link, ret_channel, err) == 0)
+        if (channel_connect(link, ret_channel, err) == 0)
                 return 0;
         if (link->engine->revive(link->settings, &link->order, err) < 0)
-                return explain_gone(link, err);
-        return connect_channel(link, ret_channel, err);
+                return explain_lost_instance(link, err);
+        return channel_connect(link, ret_channel, err);
 }
 
-_Noreturn static void serve_link(struct link *link) {
+_Noreturn static void instance_link_serve(struct link *link) {
         struct channel channel;
         struct err err = { 0 };
         link->order.name[INSTANCE_NAME_MAX - 1] = '\0';
@@ -228,18 +229,18 @@ _Noreturn static void serve_link(struct link *link) {
         process_title_set("instance", link->order.name);
         if (!link->engine)
                 (void) err_set(&err, ERR_SYSTEM, "there are no instances of the engine %.15s", link->order.engine);
-        if (!link->engine || reach_instance(link, &channel, &err) < 0)
-                link_refuse(link, &err);
+        if (!link->engine || instance_link_open(link, &channel, &err) < 0)
+                instance_link_send_error(link, &err);
         fd_close(&link->marker_fd);
         stream_join((struct stream_end) { link->local_fd, link->local_fd },
                     (struct stream_end) { channel.out_fd, channel.in_fd });
-        end_channel(&channel);
+        channel_end(&channel);
         _exit(EXIT_SUCCESS);
 }
 
 /* ---- the helper ---- */
 
-static void set_environment(const struct instance_link_settings *settings) {
+static void import_environment(const struct instance_link_settings *settings) {
         static char kept[INSTANCE_LINK_ENVIRONMENT_MAX];
         memcpy(kept, settings->environment, sizeof(kept));
         kept[sizeof(kept) - 1] = '\0';
@@ -247,15 +248,15 @@ static void set_environment(const struct instance_link_settings *settings) {
                 (void) putenv(kept + at);
 }
 
-static void take_order(const struct engine_settings *settings, const struct instance_files *files, int orders_fd,
-                       size_t *n_links) {
+static void receive_link_order(const struct engine_settings *settings, const struct instance_files *files,
+                               int orders_fd, size_t *n_links) {
         static struct link link;
         int fd = -1;
         ssize_t n = fd_passing_receive(orders_fd, &link.order, sizeof(link.order), &fd, 1, 0);
         if (n == -EINTR)
                 return;
         if (n <= 0)
-                _exit(EXIT_SUCCESS); /* the daemon is gone */
+                _exit(EXIT_SUCCESS); /* the daemon has exited */
         while (*n_links > 0 && waitpid(-1, NULL, WNOHANG) > 0)
                 (*n_links)--;
         if (n != sizeof(link.order) || fd < 0 || *n_links >= LINKS_MAX) {
@@ -271,7 +272,7 @@ static void take_order(const struct engine_settings *settings, const struct inst
                 fd_close(&orders_fd);
                 if (getppid() != helper)
                         _exit(EXIT_SUCCESS);
-                serve_link(&link);
+                instance_link_serve(&link);
         }
         *n_links += pid > 0;
         fd_close(&fd);
@@ -282,11 +283,11 @@ _Noreturn void instance_link_run(const struct instance_link_settings *settings, 
         const struct instance_files files = { settings->program, settings->kernel_dir };
         size_t n_links = 0;
         (void) signal(SIGPIPE, SIG_IGN);
-        set_environment(settings);
+        import_environment(settings);
         engines.incus_socket = settings->incus_socket;
         engines.incus_remote = settings->incus_remote;
         if (*incus_socket(&engines))
                 (void) setenv("INCUS_SOCKET", incus_socket(&engines), 1);
-        for (;;) /* those that have ended are reaped with the next order */
-                take_order(&engines, &files, orders_fd, &n_links);
+        for (;;) /* receive_link_order reaps ended children */
+                receive_link_order(&engines, &files, orders_fd, &n_links);
 }

@@ -1,5 +1,5 @@
-/* One call of a program of the host's, such as the client of an engine: arguments and input in, what it says out, and a
- * deadline for all of it. For helper processes, which may wait. */
+/* Runs a program of the host, such as the client of an engine, with arguments and input, and returns its output. The
+ * call has one deadline. For helper processes, which may block. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,20 +8,20 @@
 
 #include "base/err.h"
 
-enum { PROGRAM_CALL_OUTPUT_MAX = 32 << 20, PROGRAM_CALL_WORDS_MAX = 800 };
+enum { PROGRAM_CALL_OUTPUT_MAX = 32 << 20, PROGRAM_CALL_ERROR_OUTPUT_MAX = 800 };
 
 struct program_answer {
-        int status; /* as in a shell */
+        int status; /* the exit status as a shell reports it */
         char *output; /* owned; NUL follows the last byte */
         size_t size;
-        char words[PROGRAM_CALL_WORDS_MAX]; /* the beginning of what it wrote to its standard error, in one line */
+        char error_output[PROGRAM_CALL_ERROR_OUTPUT_MAX]; /* the beginning of its standard error, in one line */
 };
 
-/* argv[0] is looked for in PATH; `input` NULL: none. ERR_UNSUPPORTED when there is no such program, ERR_TIMEOUT when it
- * did not end in time: it is killed then. Any status is an answer. */
+/* Finds argv[0] in PATH. `input` may be NULL. Returns 0 for any exit status. ERR_UNSUPPORTED: there is no such program.
+ * ERR_TIMEOUT: it did not end in time and was killed. */
 int program_call(const char *const *argv, const char *input, uint64_t deadline_ms, struct program_answer *ret_answer,
                  struct err *err);
 void program_answer_release(struct program_answer *answer);
 
-/* Is there a program of this name in PATH? */
+/* True if PATH has a program of this name. */
 bool program_is_there(const char *name);

@@ -15,9 +15,9 @@
 #include "base/loop.h"
 #include "engine/stream_join.h"
 
-enum { PATIENCE_MS = 30000, PAUSE_MS = 20 };
+enum { CONNECT_MS = 30000, RETRY_MS = 20 };
 
-static int try_connect(const char *path) {
+static int connect_to_daemon(const char *path) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd < 0 || strlen(path) >= sizeof(address.sun_path)) {
@@ -30,7 +30,7 @@ static int try_connect(const char *path) {
         return fd;
 }
 
-/* If another channel starts one at the same time, this one exits, and that one serves. */
+/* If two channels start a daemon at the same time, one daemon exits, and the other serves both. */
 static void start_daemon(const char *path) {
         pid_t pid = fork();
         if (pid == 0) {
@@ -47,13 +47,13 @@ void stdio_channel_serve_if_asked(int argc, char **argv) {
         bool starts = argc == 4 && strcmp(argv[3], "start") == 0;
         if ((argc != 3 && !starts) || strcmp(argv[1], STDIO_CHANNEL_ARGUMENT) != 0)
                 return;
-        uint64_t deadline_ms = loop_now_ms() + PATIENCE_MS;
-        int fd = try_connect(argv[2]);
+        uint64_t deadline_ms = loop_now_ms() + CONNECT_MS;
+        int fd = connect_to_daemon(argv[2]);
         (void) signal(SIGPIPE, SIG_IGN);
         if (fd < 0 && starts)
                 start_daemon(argv[2]);
-        while (fd < 0 && (fd = try_connect(argv[2])) < 0 && loop_now_ms() < deadline_ms)
-                (void) poll(NULL, 0, PAUSE_MS);
+        while (fd < 0 && (fd = connect_to_daemon(argv[2])) < 0 && loop_now_ms() < deadline_ms)
+                (void) poll(NULL, 0, RETRY_MS);
         if (fd < 0) {
                 (void) fprintf(stderr, "the Glovebox in the instance does not answer at %s: %s\n", argv[2],
                                strerror(errno));

@@ -19,7 +19,7 @@ void unix_http_release(struct unix_http_answer *answer) {
 }
 
 /* 0, or -ETIMEDOUT after the deadline. */
-static int wait_for(int fd, short events, uint64_t deadline_ms) {
+static int wait_for_event(int fd, short events, uint64_t deadline_ms) {
         for (;;) {
                 uint64_t now_ms = loop_now_ms();
                 if (now_ms >= deadline_ms)
@@ -53,13 +53,13 @@ static int open_connection(const char *path, struct err *err) {
         return take_fd(&fd);
 }
 
-static int send_text(int fd, const char *text, size_t size, uint64_t deadline_ms) {
+static int send_http_bytes(int fd, const char *text, size_t size, uint64_t deadline_ms) {
         while (size > 0) {
                 ssize_t n = send(fd, text, size, MSG_NOSIGNAL);
                 if (n < 0 && errno != EAGAIN && errno != EINTR)
                         return -errno;
                 if (n < 0) {
-                        int code = wait_for(fd, POLLOUT, deadline_ms);
+                        int code = wait_for_event(fd, POLLOUT, deadline_ms);
                         if (code < 0)
                                 return code;
                         continue;
@@ -70,8 +70,8 @@ static int send_text(int fd, const char *text, size_t size, uint64_t deadline_ms
         return 0;
 }
 
-/* Reads to the end of the stream, at most UNIX_HTTP_ANSWER_MAX and a head. */
-static int receive_all(int fd, uint64_t deadline_ms, char **ret_bytes, size_t *ret_size) {
+/* Reads to the end of the stream, at most UNIX_HTTP_ANSWER_MAX bytes with the head. */
+static int receive_to_end(int fd, uint64_t deadline_ms, char **ret_bytes, size_t *ret_size) {
         _cleanup_free_ char *bytes = NULL;
         size_t size = 0, room = 0;
         for (;;) {
@@ -87,7 +87,7 @@ static int receive_all(int fd, uint64_t deadline_ms, char **ret_bytes, size_t *r
                         break;
                 if (n < 0 && errno != EAGAIN && errno != EINTR)
                         return -errno;
-                int code = n < 0 ? wait_for(fd, POLLIN, deadline_ms) : 0;
+                int code = n < 0 ? wait_for_event(fd, POLLIN, deadline_ms) : 0;
                 if (code < 0)
                         return code;
                 size += n > 0 ? (size_t) n : 0;
@@ -105,18 +105,18 @@ int unix_http_read_head(const char *bytes, size_t size, size_t *ret_head, int *r
         if (!end && size < UNIX_HTTP_HEAD_MAX && !memchr(bytes, '\0', size))
                 return 0;
         if (!end || sscanf(bytes, "HTTP/1.%*1[01] %3d", &status) != 1 || status < 100)
-                return err_set(err, ERR_PROTOCOL, "what answers there does not speak HTTP");
+                return err_set(err, ERR_PROTOCOL, "the server there does not speak HTTP");
         *ret_head = (size_t) (end - bytes) + 4;
         *ret_status = status;
         return 0;
 }
 
-/* Takes the bytes. */
-static int take_apart(char *bytes, size_t size, struct unix_http_answer *ret_answer, struct err *err) {
+/* Takes ownership of `bytes`. */
+static int parse_answer(char *bytes, size_t size, struct unix_http_answer *ret_answer, struct err *err) {
         size_t head = 0;
         int status = 0, code = unix_http_read_head(bytes, size, &head, &status, err);
         if (code == 0 && head == 0)
-                code = err_set(err, ERR_PROTOCOL, "what answers there does not speak HTTP");
+                code = err_set(err, ERR_PROTOCOL, "the server there does not speak HTTP");
         if (code < 0) {
                 free(bytes);
                 return -1;
@@ -126,8 +126,8 @@ static int take_apart(char *bytes, size_t size, struct unix_http_answer *ret_ans
         return 0;
 }
 
-static int send_request(int fd, const char *method, const char *path, const char *type, const char *body, size_t size,
-                        uint64_t deadline_ms) {
+static int send_http_request(int fd, const char *method, const char *path, const char *type, const char *body,
+                             size_t size, uint64_t deadline_ms) {
         _cleanup_free_ char *head = NULL;
         int length =
                 asprintf(&head, "%s %s HTTP/1.0\r\nHost: engine\r\nContent-Type: %s\r\nContent-Length: %zu\r\n\r\n",
@@ -136,13 +136,13 @@ static int send_request(int fd, const char *method, const char *path, const char
                 head = NULL;
                 return -ENOMEM;
         }
-        int code = send_text(fd, head, (size_t) length, deadline_ms);
-        return code == 0 && size > 0 ? send_text(fd, body, size, deadline_ms) : code;
+        int code = send_http_bytes(fd, head, (size_t) length, deadline_ms);
+        return code == 0 && size > 0 ? send_http_bytes(fd, body, size, deadline_ms) : code;
 }
 
 static int explain_transport(int code, const char *socket_path, struct err *err) {
         if (code == -ETIMEDOUT)
-                return err_set(err, ERR_TIMEOUT, "no answer from %.200s in time: is what listens there stuck?",
+                return err_set(err, ERR_TIMEOUT, "no answer from %.200s in time: is the server there stuck?",
                                socket_path);
         return err_sys(err, -code, "talking to %.200s", socket_path);
 }
@@ -154,19 +154,19 @@ int unix_http(const char *socket_path, const char *method, const char *path, con
         char *bytes = NULL;
         if (fd < 0)
                 return -1;
-        int code = send_request(fd, method, path, "application/json", body, body ? strlen(body) : 0, deadline_ms);
+        int code = send_http_request(fd, method, path, "application/json", body, body ? strlen(body) : 0, deadline_ms);
         if (code == 0)
-                code = receive_all(fd, deadline_ms, &bytes, &size);
-        return code < 0 ? explain_transport(code, socket_path, err) : take_apart(bytes, size, ret_answer, err);
+                code = receive_to_end(fd, deadline_ms, &bytes, &size);
+        return code < 0 ? explain_transport(code, socket_path, err) : parse_answer(bytes, size, ret_answer, err);
 }
 
-/* Reads the next bytes into `to`. 0 at the end, or -errno. */
+/* Reads the next bytes into `to`. Returns their number, 0 at the end, or -errno. */
 static ssize_t receive_some(int fd, char *to, size_t room, uint64_t deadline_ms) {
         for (;;) {
                 ssize_t n = recv(fd, to, room, 0);
                 if (n >= 0)
                         return n;
-                int code = errno == EAGAIN || errno == EINTR ? wait_for(fd, POLLIN, deadline_ms) : -errno;
+                int code = errno == EAGAIN || errno == EINTR ? wait_for_event(fd, POLLIN, deadline_ms) : -errno;
                 if (code < 0)
                         return code;
         }
@@ -181,8 +181,8 @@ int unix_http_post(const struct unix_http_upload *upload, int *ret_status, struc
                 return -1;
         if (!buffer)
                 return err_set(err, ERR_SYSTEM, "out of memory");
-        ssize_t n =
-                send_request(fd, "POST", upload->path, upload->type, upload->body, upload->size, upload->deadline_ms);
+        ssize_t n = send_http_request(fd, "POST", upload->path, upload->type, upload->body, upload->size,
+                                      upload->deadline_ms);
         while (n >= 0) {
                 size_t head = 0;
                 n = receive_some(fd, buffer + used, UNIX_HTTP_HEAD_MAX - used, upload->deadline_ms);
@@ -200,5 +200,5 @@ int unix_http_post(const struct unix_http_upload *upload, int *ret_status, struc
         }
         if (n < 0)
                 return explain_transport((int) n, upload->socket_path, err);
-        return has_head ? 0 : err_set(err, ERR_PROTOCOL, "what answers there does not speak HTTP");
+        return has_head ? 0 : err_set(err, ERR_PROTOCOL, "the server there does not speak HTTP");
 }

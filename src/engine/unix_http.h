@@ -1,5 +1,5 @@
-/* HTTP to a service on a UNIX socket: one request, one connection, one deadline for all of it. For helper processes,
- * which may wait. HTTP/1.0, so that answers are neither chunked nor kept open. */
+/* HTTP to a service on a UNIX socket: one request, one connection, one deadline for both. For helper processes, which
+ * may block. It uses HTTP/1.0, so that answers are not chunked and end with the connection. */
 #pragma once
 
 #include <stddef.h>
@@ -21,19 +21,19 @@ int unix_http(const char *socket_path, const char *method, const char *path, con
               struct unix_http_answer *ret_answer, struct err *err);
 void unix_http_release(struct unix_http_answer *answer);
 
-/* A request whose answer is streamed, for minutes. */
+/* A request whose answer is streamed and may take minutes. */
 struct unix_http_upload {
         const char *socket_path, *path;
-        const char *type, *body; /* the body and its kind */
+        const char *type, *body; /* the media type, and the body */
         size_t size;
         uint64_t deadline_ms;
         void (*on_bytes)(void *context, const char *bytes, size_t size); /* called for each part of the answer's body */
         void *context;
 };
 
-/* Posts it. The status may be any; what `on_bytes` got by then may be a part of an answer when it fails. */
+/* Posts it. Any HTTP status counts as an answer. Before a failure, `on_bytes` may have got a part of it. */
 int unix_http_post(const struct unix_http_upload *upload, int *ret_status, struct err *err);
 
-/* What has come of an answer, `size` bytes and NUL: its head's size, with the status; 0: the head is not whole yet.
- * ERR_PROTOCOL when it is no HTTP. */
+/* Parses the beginning of an answer: `size` bytes and NUL. Fills the size of the head and the status; size 0: the head
+ * is incomplete. ERR_PROTOCOL: it is not HTTP. */
 int unix_http_read_head(const char *bytes, size_t size, size_t *ret_head, int *ret_status, struct err *err);

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/random_id.h"
 
 enum {
         HEADER_SIZE = 8,
@@ -338,19 +338,16 @@ static bool put_again(struct kernel *kernel);
 /* The request goes first: a daemon that died before it sent it has recorded it. Not if records are damaged: the kernel
  * knows only its last request again, and this may be an earlier one, which must not run twice. */
 static void kernel_find_step(struct kernel *kernel, uint64_t timeout_ms) {
-        uint8_t random[16];
         char frame[PONG_SIZE];
         daemon_log("kernel %s: what it answered to the last daemon is incomplete; its variables are kept", kernel->id);
         journal_set_gap(kernel->journal, true);
         journal_skip_received(kernel->journal);
         kernel->inbound_at = kernel->inbound_size = kernel->scanned = 0;
         kernel->is_out_of_step = true;
-        if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
+        if (random_id_make(kernel->pong) < 0) {
                 kernel_give_up(kernel, "out of randomness");
                 return;
         }
-        for (size_t i = 0; i < sizeof(random); i++)
-                (void) snprintf(kernel->pong + 2 * i, 3, "%02x", random[i]);
         put_header(frame, KERNEL_PING, PONG_SIZE - HEADER_SIZE);
         memcpy(frame + HEADER_SIZE, kernel->pong, PONG_SIZE - HEADER_SIZE);
         if (journal_is_torn(kernel->journal) || !put_again(kernel))

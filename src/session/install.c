@@ -328,7 +328,7 @@ static int grant_network(struct session *helper, const json_t *settings, struct 
         json_array_foreach (json_object_get(settings, "hosts"), i, host)
                 if (egress_rules_add(helper->granted, json_string_value(host), true, err) < 0)
                         return err_prefix(err, "pip's settings on this host");
-        if (proxy && egress_rules_set_via(helper->granted, proxy, err) < 0)
+        if (proxy && egress_rules_set_upstream(helper->granted, proxy, err) < 0)
                 return err_prefix(err, "pip's proxy on this host");
         return 0;
 }

@@ -170,8 +170,9 @@ bool kernel_pool_has_to_show(const struct registry_session *row) {
  * taken. The other limits are part of its mounts, and the number of processors is visible to code from the start. */
 static bool fits_limits(const struct session_manager *manager, const struct limits *limits) {
         const struct limits *ready = &manager->options->limits;
-        return limits_processors(limits) == limits_processors(ready) && limits->tmp_bytes == ready->tmp_bytes &&
-               limits->disk_bytes == ready->disk_bytes && limits->disk_files == ready->disk_files;
+        return limits_visible_processors(limits) == limits_visible_processors(ready) &&
+               limits->tmp_bytes == ready->tmp_bytes && limits->disk_bytes == ready->disk_bytes &&
+               limits->disk_files == ready->disk_files;
 }
 
 static bool has_other_groups(const struct session_manager *manager, const struct limits *limits) {

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "box/host/host_trial.h"
 #include "box/host/identity.h"
-#include "engine/seat.h"
+#include "engine/mount_dir.h"
 #include "session/custody.h"
 #include "session/group_sweep.h"
 #include "session/kernel_order.h"
@@ -148,7 +148,7 @@ int manager_open(struct session_manager *manager, struct err *err) {
         if (session_engine_settle(manager, err) < 0)
                 return -1;
         reaper_know_engines(&manager->options->engines, manager->data_id);
-        seat_know(manager->data_dir, !identity_has_range());
+        mount_dir_configure(manager->data_dir, !identity_has_range());
         (void) snprintf(path, sizeof(path), "%s/state", manager->data_dir);
         journal_scratch_start(path);
         cgroup_host_look(&manager->host);

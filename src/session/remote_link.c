@@ -45,9 +45,9 @@ int remote_link_probe(const struct session_manager *manager, struct err *err) {
         struct message message;
         _cleanup_fd_ int fd = -1;
         const struct timeval limit = { .tv_sec = (time_t) (settings->remote_timeout_ms / 1000) + 1 };
-        int code = tunnel_start(settings, manager->data_dir, &tunnel, err);
+        int code = remote_tunnel_start(settings, manager->data_dir, &tunnel, err);
         if (code == 0)
-                code = tunnel_connect(&tunnel, &fd, err);
+                code = remote_tunnel_connect(&tunnel, &fd, err);
         if (code == 0) {
                 (void) fcntl(fd, F_SETFL, 0);
                 (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
@@ -95,7 +95,7 @@ static int start_helper(struct session_manager *manager, bool is_instance, struc
                 return 0;
         if ((is_instance ? instance_link_start(settings, manager->maker_settings->kernel_dir, manager->data_dir,
                                                program, err)
-                         : tunnel_start(settings, manager->data_dir, program, err)) < 0)
+                         : remote_tunnel_start(settings, manager->data_dir, program, err)) < 0)
                 return -1;
         *watch = loop_watch(manager->loop, program->fd, EPOLLIN, is_instance ? on_instances_end : on_tunnel_end,
                             manager);
@@ -146,7 +146,7 @@ int remote_link_take(struct session_manager *manager, const struct remote_place 
         if (start_helper(manager, place->is_instance, err) < 0)
                 return -1;
         return place->is_instance ? instance_link_connect(&manager->remote.instances, &place->order, ret_fd, err)
-                                  : tunnel_connect(&manager->remote.tunnel, ret_fd, err);
+                                  : remote_tunnel_connect(&manager->remote.tunnel, ret_fd, err);
 }
 
 /* A free place, or that of the oldest connection to an instance. NULL: all are in use. */

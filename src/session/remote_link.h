@@ -1,4 +1,4 @@
-/* The daemon's connections to other Gloveboxes: the helpers that make them (engine/tunnel.h for the remote,
+/* The daemon's connections to other Gloveboxes: the helpers that make them (engine/remote_tunnel.h for the remote,
  * engine/instance_link.h for those in instances), and those that wait for the next request. Each request has a
  * connection for itself while it lasts, so a slow reader delays no other request. */
 #pragma once
@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/loop.h"
 #include "engine/instance_link.h"
-#include "engine/tunnel.h"
+#include "engine/remote_tunnel.h"
 
 struct remote_place;
 struct session_manager;

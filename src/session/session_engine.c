@@ -87,11 +87,11 @@ int session_engine_settle(struct session_manager *manager, struct err *err) {
         if (choose_standard(manager, engine, err) < 0)
                 return -1;
         bool is_remote = strcmp(manager->engine.name, ENGINE_REMOTE) == 0;
-        (void) incus_is_far(settings); /* now, because it blocks for a moment and the loop must not */
-        manager->engine.is_instance = instance_is_meant(settings, manager->engine.name);
+        (void) incus_is_on_other_host(settings); /* now, because it blocks for a moment and the loop must not */
+        manager->engine.is_instance = instance_is_needed(settings, manager->engine.name);
         if (manager->engine.is_instance && probe_instances(manager->engine.name, settings, err) < 0)
                 return -1;
-        if (engine_has_remote(settings) && tunnel_check_url(settings->remote_url, err) < 0)
+        if (engine_has_remote(settings) && remote_tunnel_check_url(settings->remote_url, err) < 0)
                 return -1;
         if (is_remote && !*settings->remote_key)
                 return err_set(err, ERR_USAGE,
@@ -195,7 +195,7 @@ int session_engine_read(const struct session_manager *manager, json_t *json, str
                 if (engine_choose(settings, *engine ? engine : "native", minimum ? minimum : "", chosen.name,
                                   chosen.runtime, err) < 0)
                         return -1;
-        chosen.is_instance = instance_is_meant(settings, chosen.name);
+        chosen.is_instance = instance_is_needed(settings, chosen.name);
         *ret_engine = chosen;
         return 0;
 }

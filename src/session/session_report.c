@@ -29,7 +29,7 @@ static void report_engine(const struct session *session, const struct session_en
         const struct engine *maker = engine_find(engine->name, NULL);
         bool is_gvisor = strcmp(engine->runtime, session->manager->options->engines.gvisor) == 0;
         const struct engine_settings *settings = &session->manager->options->engines;
-        bool is_users = maker && engine_is_users(maker, settings); /* rootless podman */
+        bool is_users = maker && engine_is_rootless(maker, settings); /* rootless podman */
         bool has_users = maker && (maker->has_users || is_users);
         enum engine_isolation isolation = is_gvisor ? ENGINE_GVISOR : maker ? maker->isolation : ENGINE_CONTAINER;
         json_t *names = json_array(), *weaker = json_array();

@@ -51,8 +51,8 @@ static void on_deadline(void *context) {
 }
 
 static void watch_deadline(struct run *run) {
-        run->timer =
-                loop_timer(run->session->manager->loop, run->started_us / 1000 + run->timeout_ms, on_deadline, run);
+        run->timer = loop_timer(run->session->manager->loop, (run->started_us + 999) / 1000 + run->timeout_ms,
+                                on_deadline, run);
 }
 
 bool session_interrupt(struct session *session) {

@@ -22,7 +22,7 @@
 #include "base/priority.h"
 #include "base/process_title.h"
 #include "engine/engine.h"
-#include "engine/seat.h"
+#include "engine/mount_dir.h"
 #include "spawn/box_pool.h"
 #include "spawn/image_cache.h"
 #include "spawn/nursery.h"
@@ -321,7 +321,7 @@ static void make_elsewhere(const struct maker_settings *settings, int fd, const 
                 struct err ignored; /* the daemon has ended: the box is not needed */
                 const struct engine *engine = engine_find(request->engine, &ignored);
                 (void) engine->remove(settings->engines, request->group, &ignored);
-                seat_remove(request->group);
+                mount_dir_remove(request->group);
         }
         _exit(EXIT_SUCCESS);
 }

@@ -13,7 +13,7 @@
 #include "box/seal/environment.h"
 #include "box/seal/tree.h"
 #include "engine/engine.h"
-#include "engine/seat.h"
+#include "engine/mount_dir.h"
 #include "spawn/kernel_copy.h"
 #include "spawn/spawn_job_state.h"
 
@@ -25,7 +25,7 @@ static const char *const workspace_names[] = { BOX_WORKSPACE, "/session", "/sand
 /* The image as the engine knows it. Our kernel's files are shown beside it. */
 static int open_image(struct spawn_job *job, const struct engine *engine, struct err *err) {
         const struct maker_request *request = job->request;
-        if (engine->look_at_image(job->settings->engines, request->image, &job->image, err) < 0)
+        if (engine->inspect_image(job->settings->engines, request->image, &job->image, err) < 0)
                 return -1;
         job->options = json_loads(*request->options ? request->options : "{}", JSON_REJECT_DUPLICATES, NULL);
         if (!job->options)
@@ -61,19 +61,19 @@ static int choose_user(struct spawn_job *job, const struct engine *engine, struc
 }
 
 /* Bounded in files too, which not every engine's own can be. */
-static int show_tmpfs(struct spawn_job *job, struct seat *seat, const char *destination, unsigned mode,
+static int show_tmpfs(struct spawn_job *job, struct mount_dir *dir, const char *destination, unsigned mode,
                       struct err *err) {
         if (job->is_plain)
-                return seat_show_tmpfs(seat, destination, job->request->limits.tmp_bytes, err);
+                return mount_dir_add_tmpfs(dir, destination, job->request->limits.tmp_bytes, err);
         _cleanup_fd_ int tree =
                 tree_make_tmpfs(job->request->limits.tmp_bytes, LIMITS_TMP_FILES, job->uid, job->gid, mode);
         const struct box_mount mount = { tree, true, true, destination };
         if (tree < 0)
                 return err_sys(err, -tree, "making %s", destination);
-        return seat_show_tree(seat, &mount, err);
+        return mount_dir_add_tree(dir, &mount, err);
 }
 
-static int show_all(struct spawn_job *job, int kernel_fd, struct seat *seat, struct err *err) {
+static int show_all(struct spawn_job *job, int kernel_fd, struct mount_dir *dir, struct err *err) {
         struct box_mount workspace = { job->workspace_fd, true, true, BOX_WORKSPACE };
         _cleanup_fd_ int kernel_tree = kernel_fd < 0   ? -1
                                        : job->is_plain ? fcntl(kernel_fd, F_DUPFD_CLOEXEC, 3)
@@ -82,23 +82,23 @@ static int show_all(struct spawn_job *job, int kernel_fd, struct seat *seat, str
         if (kernel_tree < 0)
                 return err_sys(err, errno, "opening the kernel's own files in %s", job->settings->kernel_dir);
         bool is_inside = job->is_plain && job->request->ephemeral;
-        if (is_inside ? seat_show_tmpfs(seat, BOX_WORKSPACE, job->request->limits.disk_bytes, err) < 0
-                      : seat_show_tree(seat, &workspace, err) < 0)
+        if (is_inside ? mount_dir_add_tmpfs(dir, BOX_WORKSPACE, job->request->limits.disk_bytes, err) < 0
+                      : mount_dir_add_tree(dir, &workspace, err) < 0)
                 return -1;
-        const char *source = seat->mounts[seat->n_mounts - 1].source;
+        const char *source = dir->mounts[dir->n_mounts - 1].source;
         for (size_t i = 1; source && i < ELEMENTS(workspace_names); i++)
-                if (seat_show_path(seat, source, workspace_names[i], true, err) < 0)
+                if (mount_dir_add_path(dir, source, workspace_names[i], true, err) < 0)
                         return -1;
-        if (seat_show_tree(seat, &files, err) < 0 || show_tmpfs(job, seat, "/tmp", 01777, err) < 0 ||
-            show_tmpfs(job, seat, BOX_HOME, 0700, err) < 0)
+        if (mount_dir_add_tree(dir, &files, err) < 0 || show_tmpfs(job, dir, "/tmp", 01777, err) < 0 ||
+            show_tmpfs(job, dir, BOX_HOME, 0700, err) < 0)
                 return -1;
         for (size_t i = 0; i < job->n_mounts; i++)
-                if (seat_show_tree(seat, &job->mounts[i], err) < 0)
+                if (mount_dir_add_tree(dir, &job->mounts[i], err) < 0)
                         return -1;
         return 0;
 }
 
-static int make_box(struct spawn_job *job, const struct engine *engine, struct seat *seat, struct err *err) {
+static int make_box(struct spawn_job *job, const struct engine *engine, struct mount_dir *dir, struct err *err) {
         const struct maker_request *request = job->request;
         if (choose_user(job, engine, err) < 0)
                 return -1;
@@ -112,33 +112,33 @@ static int make_box(struct spawn_job *job, const struct engine *engine, struct s
                                       .image = request->image,
                                       .runtime = request->runtime,
                                       .limits = request->limits,
-                                      .is_users = job->is_plain,
+                                      .daemon_is_user = job->is_plain,
                                       .has_bounds = engine_has_bounds(engine, job->settings->engines),
                                       .ret_workspace_fd =
                                               job->is_plain && request->ephemeral ? &job->workspace_fd : NULL,
                                       .network = request->network,
-                                      .relays = request->network && is_gvisor };
+                                      .has_relay = request->network && is_gvisor };
         if (engine->reserve && engine->reserve(job->settings->engines, &order, &job->uid, &job->gid, err) < 0)
                 return -1;
-        if (spawn_job_open_trees(job, err) < 0 || seat_open(job->settings->data_dir, request->group, seat, err) < 0)
+        if (spawn_job_open_trees(job, err) < 0 || mount_dir_open(job->settings->data_dir, request->group, dir, err) < 0)
                 return -1;
-        if (order.relays && (job->listener_fd = seat_open_proxy(seat, err)) < 0) {
-                seat_release(seat);
+        if (order.has_relay && (job->listener_fd = mount_dir_open_proxy(dir, err)) < 0) {
+                mount_dir_release(dir);
                 return -1;
         }
         struct kernel_copy kernel;
         (void) kernel_copy_open(job->settings->kernel_dir, job->settings->data_dir, &kernel);
-        int code = show_all(job, kernel.fd, seat, err);
-        order.seat = seat->path;
-        order.listen_fd = seat->listen_fd;
+        int code = show_all(job, kernel.fd, dir, err);
+        order.mount_dir = dir->path;
+        order.listen_fd = dir->listen_fd;
         order.uid = job->uid;
         order.gid = job->gid;
-        order.mounts = seat->mounts;
-        order.n_mounts = seat->n_mounts;
+        order.mounts = dir->mounts;
+        order.n_mounts = dir->n_mounts;
         if (code == 0)
                 code = engine->make(job->settings->engines, &order, &job->box, &job->listener_fd, err);
         kernel_copy_close(&kernel);
-        seat_release(seat);
+        mount_dir_release(dir);
         return code;
 }
 
@@ -157,8 +157,8 @@ int spawn_elsewhere(const struct maker_settings *settings, const struct maker_re
                     struct maker_reply *reply, struct err *err) {
         const struct engine *engine = engine_find(request->engine, err);
         struct spawn_job *job = engine ? calloc(1, sizeof(*job)) : NULL;
-        struct seat *seat = job ? calloc(1, sizeof(*seat)) : NULL;
-        if (!seat) {
+        struct mount_dir *dir = job ? calloc(1, sizeof(*dir)) : NULL;
+        if (!dir) {
                 free(job);
                 return engine ? err_set(err, ERR_SYSTEM, "out of memory") : -1;
         }
@@ -167,7 +167,7 @@ int spawn_elsewhere(const struct maker_settings *settings, const struct maker_re
         job->host = &no_groups;
         job->lease_fd = job->workspace_fd = job->listener_fd = -1;
         job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
-        int code = make_box(job, engine, seat, err);
+        int code = make_box(job, engine, dir, err);
         bool is_made = code == 0;
         if (code == 0)
                 code = spawn_job_start_kernel(job, reply, err);
@@ -178,11 +178,11 @@ int spawn_elsewhere(const struct maker_settings *settings, const struct maker_re
         if (code == 0)
                 give_to(job, reply);
         else
-                seat_remove(request->group);
+                mount_dir_remove(request->group);
         fd_close(&job->box.pidfd);
         fd_close(&job->box.control_fd);
         job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
         spawn_job_free(job);
-        free(seat);
+        free(dir);
         return code;
 }

@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "box/box.h"
+#include "box/seal/box_clone.h"
 #include "spawn/image_cache.h"
 #include "spawn/spawn_job.h"
 #include "store/packages.h"

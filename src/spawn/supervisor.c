@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "box/host/identity.h"
+#include "box/seal/box_clone.h"
 #include "spawn/supervisor_image.h"
 #include "spawn/supervisor_message.h"
 
@@ -121,7 +122,8 @@ static void supervisor_leave(struct supervisor *supervisor) {
 
 uint64_t supervisor_template_of(uint64_t fingerprint, const struct box_spec *spec) {
         /* Not 0, and different for each number of processors. */
-        return spec->n_mounts || spec->code_name ? 0 : (fingerprint * 31 + limits_processors(&spec->limits)) | 1;
+        return spec->n_mounts || spec->code_name ? 0
+                                                 : (fingerprint * 31 + limits_visible_processors(&spec->limits)) | 1;
 }
 
 static int fill_request(const struct box_spec *spec, const struct stage_fds *fds, struct supervisor_request *request,

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
+#include "box/seal/stage.h"
 #include "spawn/supervisor.h"
 
 enum supervisor_request_kind { SUPERVISOR_CLONE_BOX, SUPERVISOR_START_NURSERY, SUPERVISOR_WATCH };

@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "base/signals.h"
 #include "base/syscalls.h"
+#include "box/seal/box_clone.h"
 #include "box/seal/nursery_stage.h"
 #include "box/seal/privilege.h"
 #include "box/seal/rootfs_template.h"

@@ -26,7 +26,7 @@
 #include "base/process_title.h"
 #include "base/remove_tree.h"
 #include "engine/engine.h"
-#include "engine/seat.h"
+#include "engine/mount_dir.h"
 
 enum {
         WAITING_MAX = 1000,
@@ -93,7 +93,7 @@ static void remove_box(const char *engine_name, const char *name) {
         const struct engine *engine = engine_find(engine_name, &err);
         for (unsigned pause_ms = 250; engine && pause_ms < REMOVE_PAUSE_MAX_MS; pause_ms *= 2) {
                 if (engine->remove(reaper_engines, name, &err) == 0) {
-                        seat_remove(name);
+                        mount_dir_remove(name);
                         return;
                 }
                 (void) poll(NULL, 0, (int) pause_ms);
@@ -134,7 +134,7 @@ static void sweep_boxes(void) {
                         is_known = false;
         (void) snprintf(prefix, sizeof(prefix), "b-%s-", reaper_owner);
         if (is_known)
-                seat_sweep(prefix, is_left, left);
+                mount_dir_sweep(prefix, is_left, left);
         json_decref(left);
 }
 

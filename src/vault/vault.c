@@ -28,7 +28,7 @@ enum {
         BACKLOG = 16
 };
 
-static int take_lock(const char *path, struct err *err) {
+static int vault_lock(const char *path, struct err *err) {
         char name[PATH_MAX + 8];
         (void) snprintf(name, sizeof(name), "%s.lock", path);
         _cleanup_fd_ int fd = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -41,12 +41,11 @@ static int take_lock(const char *path, struct err *err) {
                         return err_sys(err, errno, "cannot lock %s", name);
                 (void) poll(NULL, 0, LOCK_PAUSE_MS);
         }
-        return err_set(err, ERR_TIMEOUT, "another process has held %s for long: see which one with `fuser %s`", name,
-                       name);
+        return err_set(err, ERR_TIMEOUT, "another process has held %s for long: find it with `fuser %s`", name, name);
 }
 
-/* A stopped vault (SIGSTOP) must not block the daemon for ever. */
-static int set_patience(int fd, int seconds) {
+/* A stopped vault (SIGSTOP) must not block the daemon forever. */
+static int vault_set_timeouts(int fd, int seconds) {
         struct timeval limit = { .tv_sec = seconds };
         if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0 ||
             setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0)
@@ -54,17 +53,17 @@ static int set_patience(int fd, int seconds) {
         return 0;
 }
 
-static int make_socket(void) {
+static int vault_make_socket(void) {
         _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
         if (fd < 0)
                 return -errno;
-        int code = set_patience(fd, GREETING_SECONDS);
+        int code = vault_set_timeouts(fd, GREETING_SECONDS);
         return code < 0 ? code : take_fd(&fd);
 }
 
-/* A socket that is connected, or -errno. */
-static int connect_to(const struct sockaddr_un *address) {
-        _cleanup_fd_ int fd = make_socket();
+/* Returns a connected socket, or -errno. */
+static int vault_connect(const struct sockaddr_un *address) {
+        _cleanup_fd_ int fd = vault_make_socket();
         if (fd < 0)
                 return fd;
         int code;
@@ -100,7 +99,7 @@ static int vault_start(const struct sockaddr_un *address, const char *path) {
                 do
                         waited = waitpid(child, &status, 0);
                 while (waited < 0 && errno == EINTR);
-                /* If SIGCHLD is ignored there is no status; then the connection shows whether it started. */
+                /* If SIGCHLD is ignored, there is no status; the connection then shows whether the vault started. */
                 if (waited == child && status != 0)
                         code = WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
         }
@@ -109,8 +108,8 @@ static int vault_start(const struct sockaddr_un *address, const char *path) {
         return code;
 }
 
-/* Removes what a vault that is dead left. -EEXIST: something else is there. */
-static int remove_stale(const char *path) {
+/* Removes the socket of a dead vault. -EEXIST: the path is not a socket. */
+static int remove_stale_socket(const char *path) {
         struct stat status;
         if (lstat(path, &status) < 0)
                 return errno == ENOENT ? 0 : -errno;
@@ -119,7 +118,7 @@ static int remove_stale(const char *path) {
         return unlink(path) < 0 ? -errno : 0;
 }
 
-/* 1: connected; 0: it ended just now, try again; -1: refused. */
+/* 1: connected; 0: the vault ended meanwhile, so the caller tries again; -1: refused. */
 static int vault_greet(int fd, pid_t *ret_pid, struct err *err) {
         struct vault_message hello;
         int fds[VAULT_FDS_MAX];
@@ -136,7 +135,7 @@ static int vault_greet(int fd, pid_t *ret_pid, struct err *err) {
                 vault_message_close_fds(fds, n_fds);
         if (code < 0 || hello.operation != VAULT_HELLO)
                 return err_set(err, ERR_PROTOCOL,
-                               "the vault that holds the living boxes is of another version: finish with the "
+                               "the vault that holds the running boxes is of another version: finish with the "
                                "version that started it, or end the process glovebox-vault and with it those boxes");
         if (hello.status == VAULT_BUSY)
                 return err_set(err, ERR_BUSY, "another Glovebox daemon is connected to the vault: stop it first");
@@ -144,13 +143,13 @@ static int vault_greet(int fd, pid_t *ret_pid, struct err *err) {
         return 1;
 }
 
-static int open_locked(const struct sockaddr_un *address, const char *path, struct vault *ret_vault, bool *ret_new,
-                       struct err *err) {
+static int vault_open_locked(const struct sockaddr_un *address, const char *path, struct vault *ret_vault,
+                             bool *ret_new, struct err *err) {
         bool started = false;
         for (int i = 0; i < OPEN_TRIES; i++) {
-                _cleanup_fd_ int fd = connect_to(address);
+                _cleanup_fd_ int fd = vault_connect(address);
                 if (fd == -ECONNREFUSED || fd == -ENOENT) {
-                        int code = remove_stale(path);
+                        int code = remove_stale_socket(path);
                         if (code >= 0)
                                 code = vault_start(address, path);
                         if (code < 0)
@@ -166,7 +165,7 @@ static int open_locked(const struct sockaddr_un *address, const char *path, stru
                 if (greeted < 0)
                         return -1;
                 if (greeted > 0) {
-                        (void) set_patience(fd, ANSWER_SECONDS);
+                        (void) vault_set_timeouts(fd, ANSWER_SECONDS);
                         ret_vault->fd = take_fd(&fd);
                         *ret_new = started;
                         return 0;
@@ -176,9 +175,9 @@ static int open_locked(const struct sockaddr_un *address, const char *path, stru
         return err_set(err, ERR_SYSTEM, "the vault at %s ends as soon as it is started: see the system's log", path);
 }
 
-/* A socket's address has room for 107 characters. A longer path is named through its directory, which stays open in
- * *ret_dir_fd as long as the address is used. */
-static int find_address(const char *path, struct sockaddr_un *ret_address, int *ret_dir_fd, struct err *err) {
+/* A socket address has room for 107 characters. A longer path goes through /proc/self/fd: its directory must stay open
+ * in *ret_dir_fd while the address is used. */
+static int vault_find_address(const char *path, struct sockaddr_un *ret_address, int *ret_dir_fd, struct err *err) {
         *ret_address = (struct sockaddr_un) { .sun_family = AF_UNIX };
         size_t room = sizeof(ret_address->sun_path), length = strlen(path);
         const char *slash = strrchr(path, '/');
@@ -202,19 +201,19 @@ static int find_address(const char *path, struct sockaddr_un *ret_address, int *
 int vault_open(const char *path, struct vault *ret_vault, bool *ret_new, struct err *err) {
         struct sockaddr_un address;
         _cleanup_fd_ int dir_fd = -1;
-        if (find_address(path, &address, &dir_fd, err) < 0)
+        if (vault_find_address(path, &address, &dir_fd, err) < 0)
                 return -1;
-        _cleanup_fd_ int lock_fd = take_lock(path, err);
-        return lock_fd < 0 ? -1 : open_locked(&address, path, ret_vault, ret_new, err);
+        _cleanup_fd_ int lock_fd = vault_lock(path, err);
+        return lock_fd < 0 ? -1 : vault_open_locked(&address, path, ret_vault, ret_new, err);
 }
 
 void vault_close(struct vault *vault) {
         fd_close(&vault->fd);
 }
 
-/* One request, one answer. Returns its status, or -1. */
-static int vault_ask(struct vault *vault, struct vault_message *message, const int *fds, size_t n_fds,
-                     int ret_fds[static VAULT_FDS_MAX], size_t *ret_n_fds, struct err *err) {
+/* Sends a request and receives its answer. Returns the status of the answer, or -1. */
+static int vault_request(struct vault *vault, struct vault_message *message, const int *fds, size_t n_fds,
+                         int ret_fds[static VAULT_FDS_MAX], size_t *ret_n_fds, struct err *err) {
         uint32_t operation = message->operation;
         message->mark = VAULT_MARK;
         *ret_n_fds = 0;
@@ -222,7 +221,7 @@ static int vault_ask(struct vault *vault, struct vault_message *message, const i
         if (code == 0)
                 code = vault_message_receive(vault->fd, message, ret_fds, ret_n_fds, 0);
         if (code == 0 || code == -EPIPE || code == -ECONNRESET)
-                return err_set(err, ERR_GONE, "the vault has ended; descriptors that only it had are lost");
+                return err_set(err, ERR_GONE, "the vault has ended; descriptors that only the vault held are lost");
         if (code == -EMFILE)
                 return err_set(err, ERR_LIMIT,
                                "too many open files to take boxes back from the vault: raise the limit of open "
@@ -239,11 +238,11 @@ static int vault_ask(struct vault *vault, struct vault_message *message, const i
                                "the vault cannot hold more descriptors: raise the hard limit of open files "
                                "(ulimit -Hn) and restart it");
         if (message->operation != operation || message->status == VAULT_MALFORMED)
-                return err_set(err, ERR_PROTOCOL, "the vault did not understand the request: it is of another version");
+                return err_set(err, ERR_PROTOCOL, "the vault rejected the request: it is of another version");
         return (int) message->status;
 }
 
-static int set_name(struct vault_message *message, const char *name, struct err *err) {
+static int message_set_name(struct vault_message *message, const char *name, struct err *err) {
         size_t length = strnlen(name, VAULT_NAME_MAX + 1);
         if (length < 1 || length > VAULT_NAME_MAX)
                 return err_set(err, ERR_USAGE, "a name in the vault has 1 to %d characters", VAULT_NAME_MAX);
@@ -254,7 +253,7 @@ static int set_name(struct vault_message *message, const char *name, struct err 
 int vault_put(struct vault *vault, const char *name, const void *note, size_t note_size, const int *fds, size_t n_fds,
               struct err *err) {
         struct vault_message message = { .operation = VAULT_PUT };
-        if (set_name(&message, name, err) < 0)
+        if (message_set_name(&message, name, err) < 0)
                 return -1;
         if (note_size > VAULT_NOTE_MAX || n_fds > VAULT_FDS_MAX)
                 return err_set(err, ERR_LIMIT, "an entry of the vault has at most %d bytes and %d descriptors",
@@ -264,16 +263,16 @@ int vault_put(struct vault *vault, const char *name, const void *note, size_t no
         message.note_size = (uint32_t) note_size;
         int none[VAULT_FDS_MAX];
         size_t n_none;
-        return vault_ask(vault, &message, fds, n_fds, none, &n_none, err) < 0 ? -1 : 0;
+        return vault_request(vault, &message, fds, n_fds, none, &n_none, err) < 0 ? -1 : 0;
 }
 
 int vault_drop(struct vault *vault, const char *name, struct err *err) {
         struct vault_message message = { .operation = VAULT_DROP };
-        if (set_name(&message, name, err) < 0)
+        if (message_set_name(&message, name, err) < 0)
                 return -1;
         int none[VAULT_FDS_MAX];
         size_t n_none;
-        int status = vault_ask(vault, &message, NULL, 0, none, &n_none, err);
+        int status = vault_request(vault, &message, NULL, 0, none, &n_none, err);
         if (status == VAULT_NONE)
                 return err_set(err, ERR_NOT_FOUND, "the vault has no entry %s", name);
         return status < 0 ? -1 : 0;
@@ -288,7 +287,7 @@ int vault_each(struct vault *vault,
                 struct vault_message message = { .operation = VAULT_NEXT, .serial = serial };
                 int fds[VAULT_FDS_MAX];
                 size_t n_fds;
-                int status = vault_ask(vault, &message, NULL, 0, fds, &n_fds, err);
+                int status = vault_request(vault, &message, NULL, 0, fds, &n_fds, err);
                 if (status < 0)
                         return -1;
                 if (status == VAULT_NONE)
@@ -302,9 +301,9 @@ int vault_end(struct vault *vault, struct err *err) {
         struct vault_message message = { .operation = VAULT_END };
         int fds[VAULT_FDS_MAX];
         size_t n_fds;
-        if (vault_ask(vault, &message, NULL, 0, fds, &n_fds, err) < 0)
+        if (vault_request(vault, &message, NULL, 0, fds, &n_fds, err) < 0)
                 return -1;
-        /* It closes the connection when it ends. */
+        /* The vault closes the connection when it ends. */
         int code = vault_message_receive(vault->fd, &message, fds, &n_fds, 0);
         vault_close(vault);
         if (code == -EAGAIN)

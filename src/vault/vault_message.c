@@ -38,7 +38,7 @@ int vault_message_send(int fd, const struct vault_message *message, const int *f
         return n < 0 ? -errno : 0;
 }
 
-static size_t collect_fds(struct msghdr *header, int fds[static VAULT_FDS_MAX]) {
+static size_t vault_message_collect_fds(struct msghdr *header, int fds[static VAULT_FDS_MAX]) {
         size_t n_fds = 0;
         for (struct cmsghdr *part = CMSG_FIRSTHDR(header); part; part = CMSG_NXTHDR(header, part)) {
                 if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
@@ -56,7 +56,7 @@ static size_t collect_fds(struct msghdr *header, int fds[static VAULT_FDS_MAX]) 
         return n_fds;
 }
 
-static int is_well_formed(const struct vault_message *message, size_t size) {
+static int vault_message_is_valid(const struct vault_message *message, size_t size) {
         size_t fixed = offsetof(struct vault_message, note);
         return size >= fixed && message->mark == VAULT_MARK && message->note_size <= VAULT_NOTE_MAX &&
                size == fixed + message->note_size && memchr(message->name, '\0', sizeof(message->name));
@@ -75,10 +75,10 @@ int vault_message_receive(int fd, struct vault_message *ret_message, int ret_fds
         while (n < 0 && errno == EINTR);
         if (n <= 0)
                 return n < 0 ? -errno : 0;
-        size_t n_fds = collect_fds(&header, ret_fds);
-        int code = header.msg_flags & MSG_CTRUNC                                              ? -EMFILE
-                   : header.msg_flags & MSG_TRUNC || !is_well_formed(ret_message, (size_t) n) ? -EBADMSG
-                                                                                              : 1;
+        size_t n_fds = vault_message_collect_fds(&header, ret_fds);
+        int code = header.msg_flags & MSG_CTRUNC                                                      ? -EMFILE
+                   : header.msg_flags & MSG_TRUNC || !vault_message_is_valid(ret_message, (size_t) n) ? -EBADMSG
+                                                                                                      : 1;
         if (code < 0)
                 vault_message_close_fds(ret_fds, n_fds);
         else

@@ -1,6 +1,6 @@
-/* The protocol between a daemon and its vault: one request, one answer, each one message of a SEQPACKET socket with up
- * to VAULT_FDS_MAX descriptors. Both ends run on one machine: numbers are in its own order. The mark changes with the
- * format, so that a daemon of another version gets an error. */
+/* The protocol between a daemon and its vault. Each request has one answer. Both are messages of a SEQPACKET socket
+ * with up to VAULT_FDS_MAX descriptors. Both ends run on one machine, so numbers are in host byte order. The mark
+ * changes with the format, so that a daemon of another version gets an error. */
 #pragma once
 
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include "vault/vault.h"
 
 enum vault_operation {
-        VAULT_HELLO = 1, /* the vault's first message: status: whether it serves this connection, serial: its pid */
+        VAULT_HELLO = 1, /* the vault's first message; status: VAULT_OK or VAULT_BUSY; serial: its pid */
         VAULT_PUT,
         VAULT_DROP,
         VAULT_NEXT, /* the first entry whose serial number is greater */
@@ -39,9 +39,9 @@ struct vault_message {
 /* Sends a message with copies of these descriptors. 0 or -errno. */
 int vault_message_send(int fd, const struct vault_message *message, const int *fds, size_t n_fds, int flags);
 
-/* Receives one: 1, or 0 when the other end is closed, or -errno; the descriptors, with close-on-exec, are the caller's.
- * -EMFILE: there were more of them than can be held; -EBADMSG: not a message of this protocol. Both have been
- * consumed. */
+/* Receives a message. Returns 1, or 0 if the other end is closed, or -errno. The caller owns the descriptors, which
+ * have close-on-exec. -EMFILE: more descriptors than VAULT_FDS_MAX or than the limit of open files allows.
+ * -EBADMSG: not a message of this protocol. In both cases the message has been consumed. */
 int vault_message_receive(int fd, struct vault_message *ret_message, int ret_fds[static VAULT_FDS_MAX],
                           size_t *ret_n_fds, int flags);
 

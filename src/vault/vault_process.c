@@ -1,10 +1,10 @@
 /* The vault's process.
  *
- * A daemon forks it twice, so that it is a child of init, in its own session, with no other descriptor than the
- * listening socket. One loop waits for the daemon's requests and for new connections. It never waits for a daemon: an
- * answer that does not fit into the socket closes the connection. Only VAULT_END, being empty and alone for a minute,
- * or SIGKILL ends it. A connection is exchanged for another only when it is closed, and what was sent before that is
- * done first. */
+ * Theory of operation. A daemon forks twice, so that the vault is a child of init, in its own session, with no other
+ * descriptor than the listening socket. One loop waits for the daemon's requests and for new connections. It never
+ * waits for a daemon: if an answer does not fit into the socket, the connection is closed. The vault ends after
+ * VAULT_END, after SIGKILL, or after a minute without an entry and without a daemon. It serves a new connection only
+ * when the old one is closed, and after the requests of the old one. */
 #include "vault/vault_process.h"
 
 #include <errno.h>
@@ -33,8 +33,8 @@
 
 enum { SPARE_FDS = 32, ENTRIES_MAX = 100000 };
 
-struct entry {
-        struct entry *next;
+struct vault_entry {
+        struct vault_entry *next;
         uint64_t serial;
         char name[VAULT_NAME_MAX + 1];
         int fds[VAULT_FDS_MAX];
@@ -43,41 +43,41 @@ struct entry {
         unsigned char note[];
 };
 
-struct process {
+struct vault_process {
         int listen_fd;
         int client_fd;
         const char *path;
-        struct stat socket;    /* the one that is ours to unlink */
-        struct entry *entries; /* in the order of their serial numbers */
+        struct stat socket;    /* the socket that this process may unlink */
+        struct vault_entry *entries; /* in the order of their serial numbers */
         uint64_t last_serial;
         size_t n_entries, n_fds, fds_max;
 };
 
-static void free_entry(struct process *process, struct entry *entry) {
+static void vault_entry_free(struct vault_process *process, struct vault_entry *entry) {
         process->n_fds -= entry->n_fds;
         process->n_entries--;
         vault_message_close_fds(entry->fds, entry->n_fds);
         free(entry);
 }
 
-/* Where the pointer to the entry of this name is, or the end of the list. */
-static struct entry **vault_process_find(struct process *process, const char *name) {
-        struct entry **at = &process->entries;
+/* Returns the link to the entry of this name, or the link at the end of the list. */
+static struct vault_entry **vault_process_find(struct vault_process *process, const char *name) {
+        struct vault_entry **at = &process->entries;
         while (*at && strcmp((*at)->name, name) != 0)
                 at = &(*at)->next;
         return at;
 }
 
-/* Takes the descriptors over on success. */
-static enum vault_status vault_process_put(struct process *process, const struct vault_message *message, int *fds,
+/* Takes ownership of the descriptors on success. */
+static enum vault_status vault_process_put(struct vault_process *process, const struct vault_message *message, int *fds,
                                            size_t n_fds) {
         size_t length = strlen(message->name);
         if (length < 1 || length > VAULT_NAME_MAX)
                 return VAULT_MALFORMED;
-        /* The ones of a replaced entry are counted twice for a moment, as they are open twice. */
+        /* Descriptors of a replaced entry count twice for a moment, because they are open twice. */
         if (process->n_fds + n_fds + SPARE_FDS > process->fds_max || process->n_entries >= ENTRIES_MAX)
                 return VAULT_FULL;
-        struct entry *entry = calloc(1, sizeof(*entry) + message->note_size);
+        struct vault_entry *entry = calloc(1, sizeof(*entry) + message->note_size);
         if (!entry)
                 return VAULT_FULL;
         memcpy(entry->name, message->name, length);
@@ -88,27 +88,27 @@ static enum vault_status vault_process_put(struct process *process, const struct
         process->n_fds += n_fds;
         process->n_entries++;
 
-        struct entry **at = vault_process_find(process, message->name), *old = *at;
+        struct vault_entry **at = vault_process_find(process, message->name), *old = *at;
         /* A replaced entry keeps its place, so that a walk through the list finds it once. */
         entry->serial = old ? old->serial : ++process->last_serial;
         entry->next = old ? old->next : NULL;
         *at = entry;
         if (old)
-                free_entry(process, old);
+                vault_entry_free(process, old);
         return VAULT_OK;
 }
 
-static enum vault_status vault_process_drop(struct process *process, const char *name) {
-        struct entry **at = vault_process_find(process, name), *entry = *at;
+static enum vault_status vault_process_drop(struct vault_process *process, const char *name) {
+        struct vault_entry **at = vault_process_find(process, name), *entry = *at;
         if (!entry)
                 return VAULT_NONE;
         *at = entry->next;
-        free_entry(process, entry);
+        vault_entry_free(process, entry);
         return VAULT_OK;
 }
 
-/* Takes the lock that openers hold, if it is free. */
-static int try_lock(const struct process *process) {
+/* Takes the lock of vault_open, if it is free. Returns its descriptor or -errno. */
+static int try_vault_lock(const struct vault_process *process) {
         char path[PATH_MAX + 8];
         (void) snprintf(path, sizeof(path), "%s.lock", process->path);
         _cleanup_fd_ int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -117,31 +117,30 @@ static int try_lock(const struct process *process) {
         return take_fd(&fd);
 }
 
-/* Under the lock, so that the socket of a successor is never removed. If another process has the lock, it finds this
- * socket dead and replaces it. */
-static void remove_socket(const struct process *process) {
+/* Call it with the lock held, so that it never removes the socket of a new vault. If another process has the lock, that
+ * process finds this socket dead and replaces it. */
+static void vault_remove_socket(const struct vault_process *process) {
         struct stat status;
         if (lstat(process->path, &status) == 0 && status.st_dev == process->socket.st_dev &&
             status.st_ino == process->socket.st_ino)
                 (void) unlink(process->path);
 }
 
-static _Noreturn void end_process(struct process *process) {
+static _Noreturn void vault_process_end(struct vault_process *process) {
         while (process->entries) {
-                struct entry *entry = process->entries;
+                struct vault_entry *entry = process->entries;
                 process->entries = entry->next;
-                free_entry(process, entry);
+                vault_entry_free(process, entry);
         }
-        int lock_fd = try_lock(process);
+        int lock_fd = try_vault_lock(process);
         if (lock_fd >= 0)
-                remove_socket(process);
-        /* The connection closes when the process ends, so a client that waits for that knows that everything else is
-         * done. */
+                vault_remove_socket(process);
+        /* The connection closes when the process ends. So a client that waits for it finds everything else done. */
         _exit(EXIT_SUCCESS);
 }
 
-static void vault_process_answer(struct process *process, enum vault_operation operation, enum vault_status status,
-                                 const struct entry *entry) {
+static void vault_process_answer(struct vault_process *process, enum vault_operation operation,
+                                 enum vault_status status, const struct vault_entry *entry) {
         struct vault_message message = { .mark = VAULT_MARK, .operation = operation, .status = status };
         if (entry) {
                 message.serial = entry->serial;
@@ -154,9 +153,10 @@ static void vault_process_answer(struct process *process, enum vault_operation o
                 fd_close(&process->client_fd);
 }
 
-static void vault_process_serve(struct process *process, const struct vault_message *request, int *fds, size_t n_fds) {
+static void vault_process_serve(struct vault_process *process, const struct vault_message *request, int *fds,
+                                size_t n_fds) {
         enum vault_status status = VAULT_MALFORMED;
-        const struct entry *entry = NULL;
+        const struct vault_entry *entry = NULL;
         bool taken = false;
         switch (request->operation) {
         case VAULT_PUT:
@@ -182,11 +182,11 @@ static void vault_process_serve(struct process *process, const struct vault_mess
                 vault_message_close_fds(fds, n_fds);
         vault_process_answer(process, request->operation, status, entry);
         if (request->operation == VAULT_END)
-                end_process(process);
+                vault_process_end(process);
 }
 
-/* Does all that the daemon asked for so far, and sees whether it is gone. */
-static void drain_client(struct process *process) {
+/* Serves all requests received so far. Closes the connection if the daemon has closed it. */
+static void vault_process_read_client(struct vault_process *process) {
         while (process->client_fd >= 0) {
                 static struct vault_message request;
                 int fds[VAULT_FDS_MAX];
@@ -205,10 +205,10 @@ static void drain_client(struct process *process) {
         }
 }
 
-static void accept_client(struct process *process) {
+static void vault_process_accept(struct vault_process *process) {
         _cleanup_fd_ int fd = accept4(process->listen_fd, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0) {
-                /* The host is out of descriptors or memory; retrying at once would only waste time. */
+                /* The host is out of descriptors or memory: an immediate retry would fail, too. */
                 if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
                         (void) poll(NULL, 0, 100);
                 return;
@@ -217,7 +217,7 @@ static void accept_client(struct process *process) {
         socklen_t size = sizeof(peer);
         if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid() || peer_is_in_box(fd))
                 return;
-        drain_client(process);
+        vault_process_read_client(process);
         if (process->client_fd >= 0) {
                 struct vault_message busy = { .mark = VAULT_MARK, .operation = VAULT_HELLO, .status = VAULT_BUSY };
                 (void) vault_message_send(fd, &busy, NULL, 0, MSG_DONTWAIT);
@@ -231,20 +231,20 @@ static void accept_client(struct process *process) {
                 fd_close(&process->client_fd);
 }
 
-/* True if the vault has a reason to stay. */
-static bool holds_something(const struct process *process) {
-        for (const struct entry *entry = process->entries; entry; entry = entry->next)
+/* True if the vault is not empty (vault.h). */
+static bool has_counted_entries(const struct vault_process *process) {
+        for (const struct vault_entry *entry = process->entries; entry; entry = entry->next)
                 if (entry->name[0] != '.')
                         return true;
         return false;
 }
 
-/* Exits, unless a daemon connects or is about to: then it holds the lock. */
-static void exit_if_unused(struct process *process) {
-        int lock_fd = try_lock(process);
+/* Exits, unless a daemon is connecting. Such a daemon holds the lock or is in the queue of the socket. */
+static void vault_process_exit_if_unused(struct vault_process *process) {
+        int lock_fd = try_vault_lock(process);
         struct pollfd last = { .fd = process->listen_fd, .events = POLLIN };
         if (lock_fd >= 0 && poll(&last, 1, 0) == 0) {
-                remove_socket(process);
+                vault_remove_socket(process);
                 _exit(EXIT_SUCCESS);
         }
         if (lock_fd == -ENOENT) /* the data directory was removed: no daemon will connect */
@@ -252,10 +252,10 @@ static void exit_if_unused(struct process *process) {
         fd_close(&lock_fd);
 }
 
-static _Noreturn void serve_loop(struct process *process, int idle_ms) {
+static _Noreturn void vault_process_loop(struct vault_process *process, int idle_ms) {
         int64_t idle_since = (int64_t) clock_now_ms();
         for (;;) {
-                bool idle = process->client_fd < 0 && !holds_something(process);
+                bool idle = process->client_fd < 0 && !has_counted_entries(process);
                 int64_t now = (int64_t) clock_now_ms();
                 if (!idle)
                         idle_since = now;
@@ -269,17 +269,17 @@ static _Noreturn void serve_loop(struct process *process, int idle_ms) {
                         continue;
                 }
                 if (waits[1].revents)
-                        drain_client(process);
+                        vault_process_read_client(process);
                 if (waits[0].revents)
-                        accept_client(process);
+                        vault_process_accept(process);
                 if (code > 0 || !idle || left > 0)
                         continue;
-                exit_if_unused(process);
+                vault_process_exit_if_unused(process);
                 idle_since = (int64_t) clock_now_ms();
         }
 }
 
-/* Nothing of the daemon's is kept but the socket, which becomes descriptor 3. */
+/* Closes all inherited descriptors but the socket, which becomes descriptor 3. */
 static int close_inherited(int listen_fd) {
         if (listen_fd < 3) {
                 listen_fd = fcntl(listen_fd, F_DUPFD, 3);
@@ -305,7 +305,7 @@ static int close_inherited(int listen_fd) {
         return 3;
 }
 
-static void settle_signals(void) {
+static void reset_vault_signals(void) {
         for (int number = 1; number < NSIG; number++)
                 (void) signal(number, SIG_DFL);
         static const int ignored[] = { SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM };
@@ -316,8 +316,8 @@ static void settle_signals(void) {
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* The data directory: the socket lies in it. */
-static void set_title(const char *path) {
+/* ps shows the data directory, which contains the socket. */
+static void set_vault_title(const char *path) {
         char dir[PATH_MAX];
         const char *slash = strrchr(path, '/');
         (void) snprintf(dir, sizeof(dir), "%.*s", slash ? (int) (slash - path) : 0, path);
@@ -325,15 +325,15 @@ static void set_title(const char *path) {
 }
 
 _Noreturn void vault_process_run(int listen_fd, const char *path, int idle_ms) {
-        settle_signals();
-        set_title(path);
+        reset_vault_signals();
+        set_vault_title(path);
         (void) prctl(PR_SET_PDEATHSIG, 0);
         (void) umask(077);
         static char own_path[PATH_MAX];
         (void) snprintf(own_path, sizeof(own_path), "%s", path);
-        static struct process process = { .client_fd = -1, .path = own_path };
+        static struct vault_process process = { .client_fd = -1, .path = own_path };
         process.listen_fd = close_inherited(listen_fd);
-        /* Keeps no file system busy. */
+        /* The working directory would keep a file system busy. */
         if (chdir("/") < 0)
                 _exit(EXIT_FAILURE);
         struct rlimit limit;
@@ -345,5 +345,5 @@ _Noreturn void vault_process_run(int listen_fd, const char *path, int idle_ms) {
         }
         if (lstat(own_path, &process.socket) < 0 || fd_set_nonblocking(process.listen_fd) < 0)
                 _exit(EXIT_FAILURE);
-        serve_loop(&process, idle_ms);
+        vault_process_loop(&process, idle_ms);
 }

@@ -204,3 +204,10 @@ def test_pip_installs_a_wheel_without_network(glovebox: Glovebox) -> None:
         python3 -c 'import glovetest; print(glovetest.answer)' | grep -qx 42
     """
     check(glovebox("run", "--data", wheels, "-l", "bash", "-c", dedent(code) + "\necho worked"))
+
+
+@pytest.mark.layer
+def test_numpy_works_with_more_processors_than_the_host_has(layer_glovebox: Glovebox) -> None:
+    """One thread for each of 64 processors exceeds the limit of processes, and OpenBLAS hangs."""
+    code = "import numpy as np; a = np.ones((1000, 1000)); print((a @ a).sum())"
+    assert layer_glovebox("run", "--cpus", "64", "--timeout", "20", "-c", code).stdout == "1000000000.0\n"

@@ -51,6 +51,17 @@ def test_headers_make_no_cycle() -> None:
     assert not left, f"these headers include each other: {sorted(left)}"
 
 
+def test_headers_of_box_do_not_need_the_sealing() -> None:
+    """box/seal uses the types of box. If a header of box used those of box/seal, too, the two would be a cycle."""
+    wrong = [
+        f"{path.relative_to(SOURCES)} includes {include}"
+        for folder in ("box", "box/cgroup", "box/host")
+        for path in sorted((SOURCES / folder).glob("*.h"))
+        for include in re.findall(r'^#include "(box/seal/[^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_every_folder_has_its_layer() -> None:
     assert {path.name for path in SOURCES.iterdir() if path.is_dir()} == set(LEVEL)
 

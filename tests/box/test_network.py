@@ -95,7 +95,7 @@ REFUSED = [
     ("GET http://other.example:{port}@{name}/", 400, "user information"),
     ("GET https://{name}:{port}/", 400, "names no http:// URL"),
     ("GET /", 400, "names no http:// URL"),
-    ("GET http://{name}:{port}/\x01", 400, "its path holds"),
+    ("GET http://{name}:{port}/\x01", 400, "its path has"),
 ]
 
 

@@ -344,6 +344,10 @@ def test_an_image_without_python_serves_commands(
     assert client.finish(number)["status"] == "interrupted"
     done = client.request("command", session="bare", argv=["sleep", "3600"], timeout_ms=500)
     assert done["timed_out"], done
+    by_name = daemon.cli("exec", "named", "--engine", kind, "--image", image, "--", "echo", "there")
+    assert (by_name.returncode, by_name.stdout) == (0, "there\n"), by_name.stderr
+    assert client.request("session.show", session="named")["engine"] == kind
+    client.request("session.remove", session="named")
     fed = daemon.cli("exec", "bare", "--", "sh", "-c", "read a; read b; echo $b $a", input="one\ntwo\n")
     assert (fed.returncode, fed.stdout) == (0, "two one\n"), fed.stderr
     daemon.kill()  # and it is found again

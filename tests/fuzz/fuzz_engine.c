@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "engine/build_words.h"
+#include "engine/build_output.h"
 #include "engine/container.h"
 #include "engine/unix_http.h"
 
@@ -68,22 +68,22 @@ static void check_text(const char *text, size_t room) {
                 abort();
 }
 
-static void on_left(const char *name, void *context) {
+static void on_remaining(const char *name, void *context) {
         (void) context;
         if (!name)
                 abort();
 }
 
 /* In pieces, as a stream comes. */
-static void hear(const char *bytes, size_t size) {
-        static char line[BUILD_WORDS_LINE_MAX];
-        struct build_words words = { .line = line };
+static void feed_build_output(const char *bytes, size_t size) {
+        static char line[BUILD_OUTPUT_LINE_MAX];
+        struct build_output output = { .line = line };
         for (size_t at = 0; at < size; at += 7)
-                build_words_hear(&words, bytes + at, size - at < 7 ? size - at : 7);
-        build_words_end(&words);
-        check_text(words.text, sizeof(words.text));
-        check_text(words.trouble, sizeof(words.trouble));
-        for (const char *at = words.text; *at; at++)
+                build_output_feed(&output, bytes + at, size - at < 7 ? size - at : 7);
+        build_output_end(&output);
+        check_text(output.last_message, sizeof(output.last_message));
+        check_text(output.error, sizeof(output.error));
+        for (const char *at = output.last_message; *at; at++)
                 if ((unsigned char) *at < ' ')
                         abort();
 }
@@ -121,16 +121,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                 break;
         case 1:
                 memset(&image, 'x', sizeof(image));
-                if (engine->look_at_image(&settings, "python:3.12-slim", &image, &err) == 0) {
+                if (engine->inspect_image(&settings, "python:3.12-slim", &image, &err) == 0) {
                         check_text(image.env, sizeof(image.env));
                         check_text(image.python, sizeof(image.python));
                 }
                 break;
         case 2:
-                (void) engine->sweep(&settings, "owner", on_left, NULL, &err);
+                (void) engine->sweep(&settings, "owner", on_remaining, NULL, &err);
                 break;
         case 3:
-                hear((const char *) said, said_size);
+                feed_build_output((const char *) said, said_size);
                 break;
         default:
                 read_head((const char *) said, said_size);

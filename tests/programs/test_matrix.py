@@ -1,8 +1,7 @@
 """A run means one thing: every program, without a daemon, from the pool and with an empty pool, as text and as JSON,
 with each kind of option, does the same; and what plain python3 does, where that can be compared.
 
-Each program runs on all ways in both formats, with one of the settings in turn. GLOVEBOX_MATRIX=full runs the whole
-product."""
+It is the whole product: each program with each setting, on all ways, in both formats."""
 
 from __future__ import annotations
 
@@ -24,7 +23,6 @@ from support.glovebox import Glovebox
 from support.programs import PROGRAMS, Program
 
 SETTINGS = ("plain", "workspace", "data", "mount", "env", "args", "script", "stdin")
-IS_FULL = os.environ.get("GLOVEBOX_MATRIX") == "full"
 # What nurseries import, so that the interpreter that is forked is not like a fresh one. All of them exist everywhere.
 PRELOAD = "json,calendar,logging,asyncio,multiprocessing,concurrent.futures,decimal,unittest,email,sqlite3,random"
 POOL = 6
@@ -52,16 +50,15 @@ def _has_nursery(client: Client) -> bool:
     return all(nurseries[kind] and nurseries[kind]["state"] == "ready" for kind in ("nursery", "light_nursery"))
 
 
-def settings_of(program: Program, turn: int) -> tuple[str, ...]:
+def settings_of(program: Program) -> tuple[str, ...]:
     if program.needs:
         return (program.needs,)
-    fitting = [setting for setting in SETTINGS if setting != "stdin" or not program.stdin]
     if isinstance(program.code, bytes):
         return ("script",)
-    return tuple(fitting) if IS_FULL else (fitting[turn % len(fitting)],)
+    return tuple(setting for setting in SETTINGS if setting != "stdin" or not program.stdin)
 
 
-CASES = [(program, setting) for turn, program in enumerate(PROGRAMS) for setting in settings_of(program, turn)]
+CASES = [(program, setting) for program in PROGRAMS for setting in settings_of(program)]
 
 
 class Case:

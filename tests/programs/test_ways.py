@@ -225,9 +225,11 @@ def test_a_box_does_not_wait_for_a_caller_that_reads_nothing(daemon: Daemon) -> 
     with daemon.glovebox.popen("run", "--socket", daemon.socket, *words) as process:
         assert process.stdout and process.stdout.readline() == "begun\n"
         process.send_signal(signal.SIGSTOP)
-        assert _find_sleeper(seconds)
-        wait_for("the box to end", lambda: not _find_sleeper(seconds))
-        process.send_signal(signal.SIGCONT)
+        try:
+            wait_for("the shell's child to be the sleeper", lambda: _find_sleeper(seconds))
+            wait_for("the box to end", lambda: not _find_sleeper(seconds))
+        finally:
+            process.send_signal(signal.SIGCONT)
         assert process.communicate(timeout=30)[0] == "ended\n"
         assert process.returncode == 3
 

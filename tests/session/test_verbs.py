@@ -92,6 +92,34 @@ def test_ctrl_c_interrupts_the_code_and_keeps_variables(served_glovebox: Glovebo
     assert good(served_glovebox("exec", "demo", "-c", "x")) == "5\n"
 
 
+def test_ctrl_c_cancels_a_run_that_waits_and_no_other(served_glovebox: Glovebox) -> None:
+    for words in (["-c", "print('never')"], ["--", "echo", "never"]):
+        code = "import time; print('ready', flush=True); time.sleep(2); print('whole')"
+        with served_glovebox.popen("exec", "demo", "-c", code) as running:
+            assert running.stdout and running.stdout.readline() == "ready\n"
+            with served_glovebox.popen("exec", "demo", *words) as waiting:
+                time.sleep(0.5)
+                waiting.send_signal(signal.SIGINT)
+                out, told = waiting.communicate(timeout=60 * slowness())
+                assert (waiting.returncode, out) == (INTERRUPTED, "") and "cancelled before it began" in told
+            assert running.communicate(timeout=60 * slowness())[0] == "whole\n" and running.returncode == 0
+
+
+def test_run_alone_refuses_other_engines(served_glovebox: Glovebox) -> None:
+    """Sessions have them; whether the engine is there is the daemon's to say."""
+    for words in (["run"], ["exec", "demo"], ["session", "new", "demo"]):
+        refused = served_glovebox(*words, "--engine", "dokcer", *([] if "new" in words else ["-c", "1"]))
+        assert 'there is no engine "dokcer"; there are auto' in refused.stderr, refused.stderr
+        levels = served_glovebox(*words, "--isolation", "high", *([] if "new" in words else ["-c", "1"]))
+        assert 'isolation is "container"' in levels.stderr, levels.stderr
+    assert (
+        "use a session: glovebox exec NAME --engine podman"
+        in served_glovebox("run", "--engine", "podman", "-c", "1").stderr
+    )
+    there = served_glovebox("exec", "demo", "--engine", "podman", "--image", "x", "-c", "1").stderr
+    assert there and "glovebox run" not in there
+
+
 def test_exec_as_json_is_the_whole_result(served_glovebox: Glovebox) -> None:
     done = served_glovebox("exec", "demo", "--json", "-c", "import sys\nprint('out')\nprint('err', file=sys.stderr)\n7")
     result = read_json(done)

@@ -292,15 +292,15 @@ static void test_via(void) {
         static struct egress_rules rules;
         struct err err = { 0 };
         for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-                ok(egress_rules_set_via(&rules, good[i].url, &err) == 0 && rules.via.port == good[i].port, "%s: %s",
-                   good[i].url, err.message);
-                is_text(rules.via.host.name, good[i].host, "its host");
-                is_text(rules.via.authorization, good[i].authorization, "its login");
+                ok(egress_rules_set_upstream(&rules, good[i].url, &err) == 0 && rules.upstream.port == good[i].port,
+                   "%s: %s", good[i].url, err.message);
+                is_text(rules.upstream.host.name, good[i].host, "its host");
+                is_text(rules.upstream.authorization, good[i].authorization, "its login");
         }
         static const char *const bad[] = { "",           "https://p:1",     "socks5://p:1", "http://",   "http://p:0",
                                            "http://p/x", "http://127.1:80", "http://%00@p", "http://p q" };
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-                ok(egress_rules_set_via(&rules, bad[i], &err) < 0, "\"%s\" is no proxy", bad[i]);
+                ok(egress_rules_set_upstream(&rules, bad[i], &err) < 0, "\"%s\" is no proxy", bad[i]);
 }
 
 /* ---- requests ---- */

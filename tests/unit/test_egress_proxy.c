@@ -106,7 +106,8 @@ static void test_via(const struct place *place) {
         char url[64];
         struct err err = { 0 };
         (void) snprintf(url, sizeof(url), "http://me:secret@127.0.0.1:%u/", place->server_port);
-        ok(egress_rules_add(&rules, "index.invalid", false, &err) == 0 && egress_rules_set_via(&rules, url, &err) == 0,
+        ok(egress_rules_add(&rules, "index.invalid", false, &err) == 0 &&
+                   egress_rules_set_upstream(&rules, url, &err) == 0,
            "a list behind another proxy: %s", err.message);
         uint16_t port = admit(place, &rules);
         _cleanup_fd_ int client = connect_to(port);

@@ -50,20 +50,20 @@ int main(void) {
         struct lookup *lookups[MANY];
         for (int round = 0; round < 3; round++) {
                 for (int i = 0; i < MANY; i++)
-                        lookups[i] = resolver_ask(resolver, "", &greedy, "slow.example", on_answer, NULL);
+                        lookups[i] = resolver_look_up(resolver, "", &greedy, "slow.example", on_answer, NULL);
                 wait_until(&n_slow, 8);
                 (void) usleep(20000); /* for more, if there were any */
                 for (int i = 0; i < MANY; i++)
-                        resolver_abandon(resolver, &lookups[i]);
+                        resolver_cancel(resolver, &lookups[i]);
         }
         ok(n_slow == 8, "a box that gives up its names has a quarter of the threads, and no more (%d)", (int) n_slow);
-        struct lookup *mine = resolver_ask(resolver, "", &other, "fast.example", on_answer, NULL);
+        struct lookup *mine = resolver_look_up(resolver, "", &other, "fast.example", on_answer, NULL);
         wait_until(&n_fast, 1);
         ok(mine && n_fast == 1, "another box of the same key is served at once");
         go = true;
         (void) usleep(50000);
         ok(n_slow == 8, "what was given up while it waited is never begun (%d)", (int) n_slow);
-        mine = resolver_ask(resolver, "", &greedy, "fast.example", on_answer, NULL);
+        mine = resolver_look_up(resolver, "", &greedy, "fast.example", on_answer, NULL);
         wait_until(&n_fast, 2);
         ok(mine && n_fast == 2, "and then the box may ask again");
         return done_testing();

@@ -1,4 +1,5 @@
-/* The clone of a box: its namespaces, and the ids that only its parent can map. */
+#include "box/seal/box_clone.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,8 +9,6 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
-#include "box/box.h"
-#include "box/seal/stage.h"
 
 /* The seventh, for control groups, is made by the stage once it is in them. */
 #define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)

@@ -28,7 +28,7 @@ static const char *const fixed[] = {
         "GLOVEBOX=1",
 };
 
-/* Libraries size their thread pools by the host's processors unless told otherwise. */
+/* Without these, libraries start one thread for each processor of the host. */
 static const char *const thread_variables[] = {
         "OMP_NUM_THREADS",        "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",  "NUMEXPR_NUM_THREADS",
         "VECLIB_MAXIMUM_THREADS", "ARROW_NUM_THREADS",    "PYTHON_CPU_COUNT", "LOKY_MAX_CPU_COUNT",
@@ -167,7 +167,7 @@ char **environment_make(const struct image *image, const struct limits *limits, 
         for (size_t i = 0; good && i < ELEMENTS(fixed); i++)
                 good = environment_add(&list, strdup(fixed[i]));
         char text[256];
-        uint64_t processors = limits_processors(limits);
+        uint64_t processors = limits_visible_processors(limits);
         for (size_t i = 0; good && i < ELEMENTS(thread_variables); i++) {
                 (void) snprintf(text, sizeof(text), "%s=%" PRIu64, thread_variables[i], processors);
                 good = environment_add(&list, strdup(text));

@@ -404,7 +404,7 @@ int rootfs_mounts(struct stage *stage, struct err *err) {
 /* Libraries ask here how many processors there are; /sys itself is not shown. */
 int rootfs_processors(struct stage *stage, struct err *err) {
         char range[32];
-        uint64_t processors = limits_processors(&stage->spec->limits);
+        uint64_t processors = limits_visible_processors(&stage->spec->limits);
         int length = processors == 1 ? snprintf(range, sizeof(range), "0\n")
                                      : snprintf(range, sizeof(range), "0-%d\n", (int) processors - 1);
         int code = mount_point_write(stage->root_fd, "sys/devices/system/cpu/online", range, (size_t) length);

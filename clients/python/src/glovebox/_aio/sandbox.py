@@ -191,7 +191,7 @@ class AsyncSandbox:
         return SandboxInfo(await self._ask("session.show"))
 
     async def is_running(self) -> bool:
-        """Whether it exists. `info().state` tells whether code runs in it."""
+        """Whether it exists. `info().state` says whether code runs in it."""
         try:
             await self.info()
         except (SandboxClosedError, NotFoundError):

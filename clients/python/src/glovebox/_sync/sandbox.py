@@ -192,7 +192,7 @@ class Sandbox:
         return SandboxInfo(self._ask("session.show"))
 
     def is_running(self) -> bool:
-        """Whether it exists. `info().state` tells whether code runs in it."""
+        """Whether it exists. `info().state` says whether code runs in it."""
         try:
             self.info()
         except (SandboxClosedError, NotFoundError):

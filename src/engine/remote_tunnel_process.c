@@ -1,5 +1,5 @@
-/* The helper process that connects to a remote: see tunnel.h. One loop; libcurl makes the connections on it (names,
- * TCP, TLS, the check of the certificate) and encrypts; the rest is moving bytes. */
+/* The helper process that connects to a remote: see remote_tunnel.h. It has one loop. On it libcurl makes the
+ * connections (DNS, TCP, TLS, the check of the certificate) and encrypts; the code here moves bytes. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -17,11 +17,11 @@
 #include "base/loop.h"
 #include "base/memory.h"
 #include "engine/curl_library.h"
-#include "engine/tunnel.h"
-#include "engine/tunnel_order.h"
+#include "engine/remote_tunnel.h"
+#include "engine/remote_tunnel_settings.h"
 #include "wire/message.h"
 
-enum { BUFFER_BYTES = 64 << 10, HEAD_MAX = 8 << 10, ROUNDS = 8 };
+enum { BUFFER_BYTES = 64 << 10, HEAD_MAX = 8 << 10, ROUNDS_MAX = 8 };
 
 struct pipe_buffer {
         size_t start, end;
@@ -29,8 +29,8 @@ struct pipe_buffer {
 };
 
 enum link_state {
-        LINK_CONNECTING, /* libcurl has it */
-        LINK_ASKING,     /* the upgrade was asked for */
+        LINK_CONNECTING, /* libcurl connects */
+        LINK_UPGRADING, /* the request for the upgrade was made */
         LINK_OPEN,
 };
 
@@ -42,26 +42,26 @@ struct link {
         bool is_added; /* to the multi handle */
         curl_socket_t remote_fd;
         struct loop_watch *local_watch, *remote_watch;
-        struct loop_timer *timer; /* until it must be open */
-        struct pipe_buffer up, down;
-        char trouble[CURL_ERROR_SIZE];
+        struct loop_timer *timer; /* limits the time until it is open */
+        struct pipe_buffer to_remote, to_daemon;
+        char error[CURL_ERROR_SIZE];
 };
 
 struct helper_state {
-        const struct tunnel_order *order;
+        const struct remote_tunnel_settings *settings;
         struct loop *loop;
         struct curl_library curl;
         CURLM *multi;
         struct loop_timer *curl_timer;
         int orders_fd;
         size_t n_links;
-        struct err trouble; /* why nothing can be connected at all */
-        char host[300], path[TUNNEL_TEXT_MAX];
+        struct err error; /* of the start of libcurl; then no connection can be made */
+        char host[300], path[REMOTE_TUNNEL_TEXT_MAX];
 };
 
-/* ---- the end of a connection ---- */
+/* ---- closing a connection ---- */
 
-static void link_free(struct link *link) {
+static void link_close(struct link *link) {
         struct helper_state *helper = link->helper;
         loop_timer_drop(&link->timer);
         loop_unwatch(&link->local_watch);
@@ -75,8 +75,8 @@ static void link_free(struct link *link) {
         free(link);
 }
 
-/* JSON needs care with what a stranger wrote. */
-static void escape(const char *text, char *ret_text, size_t room) {
+/* Texts of a remote are untrusted: only printable ASCII goes into the JSON. */
+static void json_escape(const char *text, char *ret_text, size_t room) {
         size_t n = 0;
         for (; *text && n + 8 < room; text++) {
                 unsigned char c = (unsigned char) *text;
@@ -91,119 +91,124 @@ static void escape(const char *text, char *ret_text, size_t room) {
         ret_text[n] = '\0';
 }
 
-static void link_refuse(struct link *link, const struct err *why) {
+static void link_send_error(struct link *link, const struct err *why) {
         char text[2200], escaped[2000];
-        escape(why->message, escaped, sizeof(escaped));
+        json_escape(why->message, escaped, sizeof(escaped));
         int size = snprintf(text, sizeof(text), "{\"ok\":false,\"error\":{\"code\":\"%s\",\"message\":\"%s\"}}",
                             err_code_name(why->code), escaped);
         struct message_queue queue = message_queue_make(sizeof(text) + 64);
-        (void) message_queue_send(&queue, link->local_fd, MESSAGE_ANSWER, TUNNEL_NOTICE, 0, text, (size_t) size);
+        (void) message_queue_send(&queue, link->local_fd, MESSAGE_ANSWER, REMOTE_TUNNEL_NOTICE, 0, text, (size_t) size);
         message_queue_release(&queue);
-        link_free(link);
+        link_close(link);
 }
 
-static void link_fail(struct link *link, enum err_code code, const char *what) {
+static void link_send_failure(struct link *link, enum err_code code, const char *what) {
         struct err err;
-        (void) err_set(&err, code, "%s (%.300s)", what, link->helper->order->url);
-        link_refuse(link, &err);
+        (void) err_set(&err, code, "%s (%.300s)", what, link->helper->settings->url);
+        link_send_error(link, &err);
 }
 
-/* ---- bytes ---- */
+/* ---- moving bytes ---- */
 
-static size_t held(const struct pipe_buffer *buffer) {
+static size_t buffer_size(const struct pipe_buffer *buffer) {
         return buffer->end - buffer->start;
 }
 
-static void drop_sent(struct pipe_buffer *buffer, size_t n) {
+static void buffer_consume(struct pipe_buffer *buffer, size_t n) {
         buffer->start += n;
         if (buffer->start == buffer->end)
                 buffer->start = buffer->end = 0;
 }
 
-/* False: the connection is over. */
-static bool send_up(struct link *link) {
-        struct pipe_buffer *up = &link->up;
-        while (held(up) > 0) {
+/* False: the connection has ended. */
+static bool link_send_to_remote(struct link *link) {
+        struct pipe_buffer *to_remote = &link->to_remote;
+        while (buffer_size(to_remote) > 0) {
                 size_t n = 0;
-                CURLcode code = link->helper->curl.easy_send(link->easy, up->bytes + up->start, held(up), &n);
+                CURLcode code = link->helper->curl.easy_send(link->easy, to_remote->bytes + to_remote->start,
+                                                             buffer_size(to_remote), &n);
                 if (code == CURLE_AGAIN)
                         return true;
                 if (code != CURLE_OK)
                         return false;
-                drop_sent(up, n);
+                buffer_consume(to_remote, n);
         }
         return true;
 }
 
-static bool send_down(struct link *link) {
-        struct pipe_buffer *down = &link->down;
-        while (held(down) > 0) {
-                ssize_t n = send(link->local_fd, down->bytes + down->start, held(down), MSG_NOSIGNAL);
+static bool link_send_to_daemon(struct link *link) {
+        struct pipe_buffer *to_daemon = &link->to_daemon;
+        while (buffer_size(to_daemon) > 0) {
+                ssize_t n =
+                        send(link->local_fd, to_daemon->bytes + to_daemon->start, buffer_size(to_daemon), MSG_NOSIGNAL);
                 if (n < 0)
                         return errno == EAGAIN || errno == EINTR;
-                drop_sent(down, (size_t) n);
+                buffer_consume(to_daemon, (size_t) n);
         }
         return true;
 }
 
-/* 1: something came; 0: nothing now; -1: the end. */
-static int receive_down(struct link *link) {
-        struct pipe_buffer *down = &link->down;
+/* 1: received bytes; 0: none now; -1: the stream has ended. */
+static int link_receive_from_remote(struct link *link) {
+        struct pipe_buffer *to_daemon = &link->to_daemon;
         size_t n = 0;
-        if (down->end == sizeof(down->bytes))
+        if (to_daemon->end == sizeof(to_daemon->bytes))
                 return 0;
-        CURLcode code =
-                link->helper->curl.easy_recv(link->easy, down->bytes + down->end, sizeof(down->bytes) - down->end, &n);
+        CURLcode code = link->helper->curl.easy_recv(link->easy, to_daemon->bytes + to_daemon->end,
+                                                     sizeof(to_daemon->bytes) - to_daemon->end, &n);
         if (code == CURLE_AGAIN)
                 return 0;
         if (code != CURLE_OK || n == 0)
                 return -1;
-        down->end += n;
+        to_daemon->end += n;
         return 1;
 }
 
-static int receive_up(struct link *link) {
-        struct pipe_buffer *up = &link->up;
-        if (up->end == sizeof(up->bytes))
+static int link_receive_from_daemon(struct link *link) {
+        struct pipe_buffer *to_remote = &link->to_remote;
+        if (to_remote->end == sizeof(to_remote->bytes))
                 return 0;
-        ssize_t n = recv(link->local_fd, up->bytes + up->end, sizeof(up->bytes) - up->end, 0);
+        ssize_t n =
+                recv(link->local_fd, to_remote->bytes + to_remote->end, sizeof(to_remote->bytes) - to_remote->end, 0);
         if (n < 0)
                 return errno == EAGAIN || errno == EINTR ? 0 : -1;
         if (n == 0)
                 return -1;
-        up->end += (size_t) n;
+        to_remote->end += (size_t) n;
         return 1;
 }
 
-static void choose_events(struct link *link) {
+static void link_watch_events(struct link *link) {
         bool is_open = link->state == LINK_OPEN;
-        uint32_t local = (is_open && held(&link->up) == 0 ? (uint32_t) EPOLLIN : 0) |
-                         (is_open && held(&link->down) > 0 ? (uint32_t) EPOLLOUT : 0);
-        uint32_t remote = (!is_open || held(&link->down) == 0 ? (uint32_t) EPOLLIN : 0) |
-                          (held(&link->up) > 0 ? (uint32_t) EPOLLOUT : 0);
+        uint32_t local = (is_open && buffer_size(&link->to_remote) == 0 ? (uint32_t) EPOLLIN : 0) |
+                         (is_open && buffer_size(&link->to_daemon) > 0 ? (uint32_t) EPOLLOUT : 0);
+        uint32_t remote = (!is_open || buffer_size(&link->to_daemon) == 0 ? (uint32_t) EPOLLIN : 0) |
+                          (buffer_size(&link->to_remote) > 0 ? (uint32_t) EPOLLOUT : 0);
         (void) loop_watch_change(link->local_watch, local);
         (void) loop_watch_change(link->remote_watch, remote);
 }
 
-/* Moves what can be moved; TLS may hold bytes that no event tells of, so it is read until there are none. */
-static void link_move(struct link *link) {
-        for (int round = 0; round < ROUNDS; round++) {
-                int down = held(&link->down) == 0 ? receive_down(link) : 0;
-                int up = held(&link->up) == 0 ? receive_up(link) : 0;
-                if (!send_down(link) || up < 0 || (down < 0 && held(&link->down) == 0) || !send_up(link)) {
-                        link_free(link);
+/* Moves as many bytes as possible. TLS may hold decrypted bytes for which no event comes, so this reads until there are
+ * none. */
+static void link_move_bytes(struct link *link) {
+        for (int round = 0; round < ROUNDS_MAX; round++) {
+                int from_remote = buffer_size(&link->to_daemon) == 0 ? link_receive_from_remote(link) : 0;
+                int from_daemon = buffer_size(&link->to_remote) == 0 ? link_receive_from_daemon(link) : 0;
+                if (!link_send_to_daemon(link) || from_daemon < 0 ||
+                    (from_remote < 0 && buffer_size(&link->to_daemon) == 0) || !link_send_to_remote(link)) {
+                        link_close(link);
                         return;
                 }
-                if (down <= 0 && up <= 0)
+                if (from_remote <= 0 && from_daemon <= 0)
                         break;
         }
-        choose_events(link);
+        link_watch_events(link);
 }
 
 /* ---- the upgrade ---- */
 
-/* The remote's own words, from a problem (RFC 9457): "detail" and "remedy". */
-static void take_words(const char *body, const char *key, char *ret_text, size_t room) {
+/* Copies a text of the remote's problem document (RFC 9457): "detail" or "remedy". */
+static void copy_json_text(const char *body, const char *key, char *ret_text, size_t room) {
         char pattern[32];
         (void) snprintf(pattern, sizeof(pattern), "\"%s\":\"", key);
         const char *at = strstr(body, pattern);
@@ -216,11 +221,11 @@ static void take_words(const char *body, const char *key, char *ret_text, size_t
         ret_text[n] = '\0';
 }
 
-static void refuse_answer(struct link *link, int status, const char *body) {
+static void link_refuse_status(struct link *link, int status, const char *body) {
         char detail[400], remedy[300];
         struct err err;
-        take_words(body, "detail", detail, sizeof(detail));
-        take_words(body, "remedy", remedy, sizeof(remedy));
+        copy_json_text(body, "detail", detail, sizeof(detail));
+        copy_json_text(body, "remedy", remedy, sizeof(remedy));
         enum err_code code = status == 401 || status == 403 ? ERR_REFUSED
                              : status == 429                ? ERR_LIMIT
                              : status >= 500                ? ERR_GONE
@@ -230,94 +235,95 @@ static void refuse_answer(struct link *link, int status, const char *body) {
                                remedy);
         else
                 (void) err_set(&err, code,
-                               "what answers at %.200s is no Glovebox that takes channels (HTTP %d); is the URL right?",
-                               link->helper->order->url, status);
-        link_refuse(link, &err);
+                               "the server at %.200s is no Glovebox that accepts channels (HTTP %d); is the URL right?",
+                               link->helper->settings->url, status);
+        link_send_error(link, &err);
 }
 
-/* The whole of a refusal, as far as it is in the buffer already or comes at once. */
-static void read_answer(struct link *link) {
-        struct pipe_buffer *down = &link->down;
+/* Reads the response to the upgrade. A refusal is reported once its body has arrived. */
+static void link_read_response(struct link *link) {
+        struct pipe_buffer *to_daemon = &link->to_daemon;
         int n;
-        while ((n = receive_down(link)) > 0 && held(down) < HEAD_MAX)
+        while ((n = link_receive_from_remote(link)) > 0 && buffer_size(to_daemon) < HEAD_MAX)
                 ;
-        down->bytes[down->end < sizeof(down->bytes) ? down->end : sizeof(down->bytes) - 1] = '\0';
-        char *end = strstr(down->bytes, "\r\n\r\n");
+        to_daemon->bytes[to_daemon->end < sizeof(to_daemon->bytes) ? to_daemon->end : sizeof(to_daemon->bytes) - 1] =
+                '\0';
+        char *end = strstr(to_daemon->bytes, "\r\n\r\n");
         int status = 0;
         if (!end) {
                 if (n < 0)
-                        link_fail(link, ERR_GONE, "the remote closed the connection");
-                else if (held(down) >= HEAD_MAX)
-                        link_fail(link, ERR_PROTOCOL, "what answers is no Glovebox");
+                        link_send_failure(link, ERR_GONE, "the remote closed the connection");
+                else if (buffer_size(to_daemon) >= HEAD_MAX)
+                        link_send_failure(link, ERR_PROTOCOL, "the server there is no Glovebox");
                 return;
         }
-        if (sscanf(down->bytes, "HTTP/1.1 %3d", &status) != 1) {
-                link_fail(link, ERR_PROTOCOL, "what answers does not speak HTTP/1.1");
+        if (sscanf(to_daemon->bytes, "HTTP/1.1 %3d", &status) != 1) {
+                link_send_failure(link, ERR_PROTOCOL, "the server there does not speak HTTP/1.1");
                 return;
         }
         if (status != 101) {
-                if (n == 0 && !strchr(end + 4, '}')) /* its words come in a piece of their own */
+                if (n == 0 && !strchr(end + 4, '}')) /* the body arrives later */
                         return;
-                refuse_answer(link, status, end + 4);
+                link_refuse_status(link, status, end + 4);
                 return;
         }
         loop_timer_drop(&link->timer);
-        drop_sent(down, (size_t) (end + 4 - down->bytes) - down->start);
+        buffer_consume(to_daemon, (size_t) (end + 4 - to_daemon->bytes) - to_daemon->start);
         link->state = LINK_OPEN;
-        link_move(link);
+        link_move_bytes(link);
 }
 
 static void on_remote(void *context, uint32_t events) {
         struct link *link = context;
         (void) events;
         if (link->state == LINK_OPEN) {
-                link_move(link);
+                link_move_bytes(link);
                 return;
         }
-        if (!send_up(link)) {
-                link_fail(link, ERR_GONE, "the remote closed the connection");
+        if (!link_send_to_remote(link)) {
+                link_send_failure(link, ERR_GONE, "the remote closed the connection");
                 return;
         }
-        choose_events(link);
-        read_answer(link);
+        link_watch_events(link);
+        link_read_response(link);
 }
 
 static void on_local(void *context, uint32_t events) {
         struct link *link = context;
         if (link->state != LINK_OPEN && events & (EPOLLHUP | EPOLLERR)) {
-                link_free(link);
+                link_close(link);
                 return;
         }
         if (link->state == LINK_OPEN)
-                link_move(link);
+                link_move_bytes(link);
 }
 
-static void on_slow(void *context) {
+static void on_connect_timeout(void *context) {
         struct link *link = context;
         link->timer = NULL;
-        link_fail(link, ERR_TIMEOUT, "the remote does not answer in time");
+        link_send_failure(link, ERR_TIMEOUT, "the remote does not answer in time");
 }
 
-static void ask_upgrade(struct link *link) {
+static void link_request_upgrade(struct link *link) {
         const struct helper_state *helper = link->helper;
-        struct pipe_buffer *up = &link->up;
-        int size = snprintf(up->bytes, sizeof(up->bytes),
+        struct pipe_buffer *to_remote = &link->to_remote;
+        int size = snprintf(to_remote->bytes, sizeof(to_remote->bytes),
                             "GET %s/channel HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"
                             "User-Agent: glovebox/" GLOVEBOX_VERSION
                             "\r\nConnection: Upgrade\r\nUpgrade: glovebox\r\n\r\n",
-                            helper->path, helper->host, helper->order->key);
-        up->end = (size_t) size;
-        link->state = LINK_ASKING;
+                            helper->path, helper->host, helper->settings->key);
+        to_remote->end = (size_t) size;
+        link->state = LINK_UPGRADING;
         link->remote_watch = loop_watch(helper->loop, link->remote_fd, EPOLLIN | EPOLLOUT, on_remote, link);
         if (!link->remote_watch)
-                link_fail(link, ERR_SYSTEM, "out of memory");
+                link_send_failure(link, ERR_SYSTEM, "out of memory");
 }
 
 /* ---- connecting ---- */
 
-static void explain(const struct link *link, CURLcode code, struct err *err) {
-        const char *why = *link->trouble ? link->trouble : link->helper->curl.easy_strerror(code);
-        const char *url = link->helper->order->url;
+static void explain_curl_error(const struct link *link, CURLcode code, struct err *err) {
+        const char *why = *link->error ? link->error : link->helper->curl.easy_strerror(code);
+        const char *url = link->helper->settings->url;
         if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
                 (void) err_set(err, ERR_REFUSED,
                                "the certificate of %.200s cannot be trusted: %s; if it is yours, name the file of its "
@@ -330,30 +336,30 @@ static void explain(const struct link *link, CURLcode code, struct err *err) {
                                url, why);
 }
 
-static void take_finished(struct helper_state *helper) {
-        CURLMsg *told;
+static void read_finished_connects(struct helper_state *helper) {
+        CURLMsg *message;
         int left;
-        while ((told = helper->curl.multi_info_read(helper->multi, &left))) {
+        while ((message = helper->curl.multi_info_read(helper->multi, &left))) {
                 struct link *link = NULL;
-                CURLcode code = told->data.result;
-                if (told->msg != CURLMSG_DONE)
+                CURLcode code = message->data.result;
+                if (message->msg != CURLMSG_DONE)
                         continue;
-                (void) helper->curl.easy_getinfo(told->easy_handle, CURLINFO_PRIVATE, (char **) &link);
+                (void) helper->curl.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **) &link);
                 if (code == CURLE_OK)
                         code = helper->curl.easy_getinfo(link->easy, CURLINFO_ACTIVESOCKET, &link->remote_fd);
                 if (code == CURLE_OK && link->remote_fd != CURL_SOCKET_BAD) {
-                        ask_upgrade(link);
+                        link_request_upgrade(link);
                         continue;
                 }
                 struct err err;
-                explain(link, code, &err);
-                link_refuse(link, &err);
+                explain_curl_error(link, code, &err);
+                link_send_error(link, &err);
         }
 }
 
 static void on_curl_socket(void *context, uint32_t events);
 
-/* A descriptor that libcurl waits for, and whose watch it is. */
+/* The watch of a descriptor that libcurl waits for. */
 struct socket_watch {
         struct helper_state *helper;
         curl_socket_t fd;
@@ -392,7 +398,7 @@ static void on_curl_socket(void *context, uint32_t events) {
         int running, what = (events & EPOLLIN ? CURL_CSELECT_IN : 0) | (events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                             (events & (EPOLLHUP | EPOLLERR) ? CURL_CSELECT_ERR : 0);
         (void) helper->curl.multi_socket_action(helper->multi, watch->fd, what, &running);
-        take_finished(helper);
+        read_finished_connects(helper);
 }
 
 static void on_curl_timer(void *context) {
@@ -400,7 +406,7 @@ static void on_curl_timer(void *context) {
         int running;
         helper->curl_timer = NULL;
         (void) helper->curl.multi_socket_action(helper->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-        take_finished(helper);
+        read_finished_connects(helper);
 }
 
 static int on_timer_wanted(CURLM *multi, long timeout_ms, void *context) {
@@ -413,7 +419,7 @@ static int on_timer_wanted(CURLM *multi, long timeout_ms, void *context) {
         return 0;
 }
 
-/* A host that is gone without a word is noticed after a minute. */
+/* Detects within a minute that the host has disappeared without closing the connection. */
 static int on_socket_made(void *context, curl_socket_t fd, curlsocktype purpose) {
         static const struct {
                 int level, name, value;
@@ -427,12 +433,12 @@ static int on_socket_made(void *context, curl_socket_t fd, curlsocktype purpose)
         return CURL_SOCKOPT_OK;
 }
 
-static bool set_options(struct link *link) {
+static bool link_set_options(struct link *link) {
         const struct helper_state *helper = link->helper;
         const struct curl_library *curl = &helper->curl;
         CURL *easy = link->easy;
         bool is_good =
-                curl->easy_setopt(easy, CURLOPT_URL, helper->order->url) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_URL, helper->settings->url) == CURLE_OK &&
                 curl->easy_setopt(easy, CURLOPT_CONNECT_ONLY, 1L) == CURLE_OK &&
                 curl->easy_setopt(easy, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_1_1) == CURLE_OK &&
                 curl->easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L) == CURLE_OK &&
@@ -441,17 +447,17 @@ static bool set_options(struct link *link) {
                 curl->easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L) == CURLE_OK &&
                 curl->easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
                 curl->easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
-                curl->easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long) helper->order->timeout_ms) == CURLE_OK &&
-                curl->easy_setopt(easy, CURLOPT_ERRORBUFFER, link->trouble) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long) helper->settings->timeout_ms) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_ERRORBUFFER, link->error) == CURLE_OK &&
                 curl->easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_socket_made) == CURLE_OK &&
                 curl->easy_setopt(easy, CURLOPT_PRIVATE, link) == CURLE_OK;
-        if (is_good && *helper->order->ca)
-                is_good = curl->easy_setopt(easy, CURLOPT_CAINFO, helper->order->ca) == CURLE_OK;
+        if (is_good && *helper->settings->ca)
+                is_good = curl->easy_setopt(easy, CURLOPT_CAINFO, helper->settings->ca) == CURLE_OK;
         return is_good;
 }
 
-static void open_link(struct helper_state *helper, int local_fd) {
-        struct link *link = helper->n_links < TUNNELS_MAX ? calloc(1, sizeof(*link)) : NULL;
+static void link_begin(struct helper_state *helper, int local_fd) {
+        struct link *link = helper->n_links < REMOTE_TUNNELS_MAX ? calloc(1, sizeof(*link)) : NULL;
         if (!link) {
                 fd_close(&local_fd);
                 return;
@@ -460,23 +466,23 @@ static void open_link(struct helper_state *helper, int local_fd) {
         link->helper = helper;
         link->local_fd = local_fd;
         link->remote_fd = CURL_SOCKET_BAD;
-        if (helper->trouble.code != ERR_NONE) {
-                link_refuse(link, &helper->trouble);
+        if (helper->error.code != ERR_NONE) {
+                link_send_error(link, &helper->error);
                 return;
         }
         link->local_watch = loop_watch(helper->loop, local_fd, 0, on_local, link);
-        link->timer = loop_timer(helper->loop, loop_now_ms() + helper->order->timeout_ms, on_slow, link);
+        link->timer = loop_timer(helper->loop, loop_now_ms() + helper->settings->timeout_ms, on_connect_timeout, link);
         link->easy = helper->curl.easy_init();
-        if (!link->local_watch || !link->timer || !link->easy || !set_options(link)) {
-                link_fail(link, ERR_SYSTEM, "the connection to the remote cannot be set up");
+        if (!link->local_watch || !link->timer || !link->easy || !link_set_options(link)) {
+                link_send_failure(link, ERR_SYSTEM, "the connection to the remote cannot be set up");
                 return;
         }
         link->is_added = helper->curl.multi_add_handle(helper->multi, link->easy) == CURLM_OK;
         if (!link->is_added)
-                link_fail(link, ERR_SYSTEM, "the connection to the remote cannot be set up");
+                link_send_failure(link, ERR_SYSTEM, "the connection to the remote cannot be set up");
 }
 
-static void on_order(void *context, uint32_t events) {
+static void on_connect_order(void *context, uint32_t events) {
         struct helper_state *helper = context;
         char byte;
         int fd = -1;
@@ -485,18 +491,18 @@ static void on_order(void *context, uint32_t events) {
         if (n == -EAGAIN || n == -EINTR)
                 return;
         if (n <= 0)
-                _exit(EXIT_SUCCESS); /* the daemon is gone */
+                _exit(EXIT_SUCCESS); /* the daemon has exited */
         if (fd >= 0)
-                open_link(helper, fd);
+                link_begin(helper, fd);
 }
 
 /* ---- start ---- */
 
-static int take_apart_url(struct helper_state *helper, struct err *err) {
+static int parse_remote_url(struct helper_state *helper, struct err *err) {
         const struct curl_library *curl = &helper->curl;
         CURLU *url = curl->url();
         char *host = NULL, *port = NULL, *path = NULL;
-        bool is_good = url && curl->url_set(url, CURLUPART_URL, helper->order->url, 0) == CURLUE_OK &&
+        bool is_good = url && curl->url_set(url, CURLUPART_URL, helper->settings->url, 0) == CURLUE_OK &&
                        curl->url_get(url, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
                        curl->url_get(url, CURLUPART_PATH, &path, 0) == CURLUE_OK;
         if (is_good) {
@@ -508,7 +514,7 @@ static int take_apart_url(struct helper_state *helper, struct err *err) {
                         helper->path[n - 1] = '\0';
         }
         curl->url_cleanup(url);
-        return is_good ? 0 : err_set(err, ERR_USAGE, "\"%.200s\" is no URL", helper->order->url);
+        return is_good ? 0 : err_set(err, ERR_USAGE, "\"%.200s\" is no URL", helper->settings->url);
 }
 
 static int start_curl(struct helper_state *helper, struct err *err) {
@@ -521,20 +527,21 @@ static int start_curl(struct helper_state *helper, struct err *err) {
             curl->multi_setopt(helper->multi, CURLMOPT_TIMERFUNCTION, on_timer_wanted) != CURLM_OK ||
             curl->multi_setopt(helper->multi, CURLMOPT_TIMERDATA, helper) != CURLM_OK)
                 return err_set(err, ERR_SYSTEM, "libcurl cannot be set up");
-        return take_apart_url(helper, err);
+        return parse_remote_url(helper, err);
 }
 
-_Noreturn void tunnel_run(const struct tunnel_order *order, int orders_fd) {
+_Noreturn void remote_tunnel_run(const struct remote_tunnel_settings *settings, int orders_fd) {
         static struct helper_state helper;
         struct err err = { 0 };
         (void) signal(SIGPIPE, SIG_IGN);
-        (void) prctl(PR_SET_DUMPABLE, 0); /* it holds the key */
-        helper.order = order;
+        (void) prctl(PR_SET_DUMPABLE, 0); /* the process has the key in memory */
+        helper.settings = settings;
         helper.orders_fd = orders_fd;
-        if (loop_make(&helper.loop, &err) < 0 || !loop_watch(helper.loop, orders_fd, EPOLLIN, on_order, &helper))
+        if (loop_make(&helper.loop, &err) < 0 ||
+            !loop_watch(helper.loop, orders_fd, EPOLLIN, on_connect_order, &helper))
                 _exit(EXIT_FAILURE);
         if (start_curl(&helper, &err) < 0)
-                helper.trouble = err;
+                helper.error = err;
         (void) loop_run(helper.loop, &err);
         _exit(EXIT_FAILURE);
 }

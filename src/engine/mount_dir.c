@@ -1,4 +1,4 @@
-#include "engine/seat.h"
+#include "engine/mount_dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,22 +22,22 @@
 #include "engine/entry_image.h"
 #include "engine/programs.h"
 
-static char seat_root[520] = SEAT_ROOT;
-static bool has_no_trees; /* the daemon is not root */
+static char mount_dir_root[520] = MOUNT_DIR_ROOT;
+static bool gives_paths; /* the daemon is not root, so it cannot attach trees */
 
-void seat_know(const char *data_dir, bool is_users) {
-        has_no_trees = is_users;
-        if (is_users)
-                (void) snprintf(seat_root, sizeof(seat_root), "%.480s/engine-boxes", data_dir);
+void mount_dir_configure(const char *data_dir, bool daemon_is_user) {
+        gives_paths = daemon_is_user;
+        if (daemon_is_user)
+                (void) snprintf(mount_dir_root, sizeof(mount_dir_root), "%.480s/engine-boxes", data_dir);
 }
 
-static int make_directory(const char *path, mode_t mode, struct err *err) {
+static int make_dir_if_missing(const char *path, mode_t mode, struct err *err) {
         if (mkdir(path, mode) < 0 && errno != EEXIST)
                 return err_sys(err, errno, "making %.300s", path);
         return 0;
 }
 
-static bool has_content(const char *path, const char *bytes, size_t size) {
+static bool file_has_content(const char *path, const char *bytes, size_t size) {
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         struct stat status;
         _cleanup_free_ char *there = malloc(size);
@@ -45,10 +45,10 @@ static bool has_content(const char *path, const char *bytes, size_t size) {
                fd_read_exactly(fd, there, size) == 0 && memcmp(there, bytes, size) == 0;
 }
 
-/* One copy for all boxes, replaced by rename when another version of Glovebox starts. */
-static int keep_program(const char *path, const char *bytes, size_t size, struct err *err) {
+/* All boxes share one copy. Another version of Glovebox replaces it by rename, since boxes may be using it. */
+static int write_box_program(const char *path, const char *bytes, size_t size, struct err *err) {
         char part[600];
-        if (has_content(path, bytes, size))
+        if (file_has_content(path, bytes, size))
                 return 0;
         (void) snprintf(part, sizeof(part), "%.500s.%d", path, (int) getpid());
         _cleanup_fd_ int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0755);
@@ -62,11 +62,11 @@ static int keep_program(const char *path, const char *bytes, size_t size, struct
         return code < 0 ? err_sys(err, -code, "writing %.300s", path) : 0;
 }
 
-/* In place of the files that engines make, which show the host's name and name servers. */
+/* They replace the files that engines make, which show the host's name and name servers. */
 static const char own_hosts[] = "127.0.0.1 localhost sandbox\n::1 localhost\n";
 static const char own_resolver[] = "# no name server: a box with a network has a proxy\n";
 
-static int keep_programs(const char *directory, struct err *err) {
+static int write_box_programs(const char *directory, struct err *err) {
         const struct {
                 const char *name, *bytes;
                 size_t size;
@@ -75,21 +75,21 @@ static int keep_programs(const char *directory, struct err *err) {
                          { "commands", commands_image, commands_image_size() },
                          { "hosts", own_hosts, strlen(own_hosts) },
                          { "resolv.conf", own_resolver, strlen(own_resolver) } };
-        if (make_directory(directory, 0755, err) < 0)
+        if (make_dir_if_missing(directory, 0755, err) < 0)
                 return -1;
-        if (chmod(directory, 0755) < 0) /* whatever the umask */
+        if (chmod(directory, 0755) < 0) /* the umask may have cleared bits */
                 return err_sys(err, errno, "opening %.300s to boxes", directory);
         for (size_t i = 0; i < ELEMENTS(programs); i++) {
                 char path[600];
                 (void) snprintf(path, sizeof(path), "%.500s/%s", directory, programs[i].name);
-                if (keep_program(path, programs[i].bytes, programs[i].size, err) < 0)
+                if (write_box_program(path, programs[i].bytes, programs[i].size, err) < 0)
                         return -1;
         }
         return 0;
 }
 
-/* By /proc/self/fd: the path of a data directory may be longer than a socket's address. */
-static int listen_at(const char *inside, const char *name, int backlog, struct err *err) {
+/* Binds through /proc/self/fd, because the path of a data directory may be longer than a socket address allows. */
+static int listen_in_dir(const char *inside, const char *name, int backlog, struct err *err) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         _cleanup_fd_ int dir = open(inside, O_PATH | O_DIRECTORY | O_CLOEXEC);
         _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -102,111 +102,112 @@ static int listen_at(const char *inside, const char *name, int backlog, struct e
         return take_fd(&fd);
 }
 
-int seat_open(const char *data_dir, const char *name, struct seat *ret_seat, struct err *err) {
+int mount_dir_open(const char *data_dir, const char *name, struct mount_dir *ret_dir, struct err *err) {
         char programs[500], inside[540];
-        ret_seat->n_mounts = 0;
-        ret_seat->listen_fd = -1;
+        ret_dir->n_mounts = 0;
+        ret_dir->listen_fd = -1;
         int size = snprintf(programs, sizeof(programs), "%s/engine", data_dir);
         if (size < 0 || (size_t) size >= sizeof(programs))
                 return err_set(err, ERR_USAGE, "the path of the data directory is too long for boxes of other engines");
-        size = snprintf(ret_seat->path, sizeof(ret_seat->path), "%s/%s", seat_root, name);
-        if (size < 0 || (size_t) size >= sizeof(ret_seat->path))
+        size = snprintf(ret_dir->path, sizeof(ret_dir->path), "%s/%s", mount_dir_root, name);
+        if (size < 0 || (size_t) size >= sizeof(ret_dir->path))
                 return err_set(err, ERR_USAGE, "the path of the data directory is too long for boxes of other engines");
-        (void) snprintf(inside, sizeof(inside), "%s/in", ret_seat->path);
-        if (make_directory(seat_root, 0700, err) < 0 || make_directory(ret_seat->path, 0700, err) < 0 ||
-            make_directory(inside, 0755, err) < 0 || keep_programs(programs, err) < 0)
+        (void) snprintf(inside, sizeof(inside), "%s/in", ret_dir->path);
+        if (make_dir_if_missing(mount_dir_root, 0700, err) < 0 || make_dir_if_missing(ret_dir->path, 0700, err) < 0 ||
+            make_dir_if_missing(inside, 0755, err) < 0 || write_box_programs(programs, err) < 0)
                 return -1;
         if (chmod(inside, 0755) < 0)
                 return err_sys(err, errno, "opening %.300s to the box", inside);
-        ret_seat->listen_fd = listen_at(inside, "socket", 1, err);
-        if (ret_seat->listen_fd < 0 || seat_show_path(ret_seat, inside, ENGINE_SOCKET_DIR, false, err) < 0)
+        ret_dir->listen_fd = listen_in_dir(inside, "socket", 1, err);
+        if (ret_dir->listen_fd < 0 || mount_dir_add_path(ret_dir, inside, ENGINE_SOCKET_DIR, false, err) < 0)
                 return -1;
         char hosts[520], resolver[520];
         (void) snprintf(hosts, sizeof(hosts), "%s/hosts", programs);
         (void) snprintf(resolver, sizeof(resolver), "%s/resolv.conf", programs);
-        if (seat_show_path(ret_seat, hosts, "/etc/hosts", false, err) < 0 ||
-            seat_show_path(ret_seat, resolver, "/etc/resolv.conf", false, err) < 0)
+        if (mount_dir_add_path(ret_dir, hosts, "/etc/hosts", false, err) < 0 ||
+            mount_dir_add_path(ret_dir, resolver, "/etc/resolv.conf", false, err) < 0)
                 return -1;
-        return seat_show_path(ret_seat, programs, ENGINE_PROGRAMS, false, err);
+        return mount_dir_add_path(ret_dir, programs, ENGINE_PROGRAMS, false, err);
 }
 
-int seat_open_proxy(const struct seat *seat, struct err *err) {
+int mount_dir_open_proxy(const struct mount_dir *dir, struct err *err) {
         enum { BACKLOG = 128 };
         char inside[540];
-        (void) snprintf(inside, sizeof(inside), "%s/in", seat->path);
-        int fd = listen_at(inside, ENGINE_PROXY_NAME, BACKLOG, err);
+        (void) snprintf(inside, sizeof(inside), "%s/in", dir->path);
+        int fd = listen_in_dir(inside, ENGINE_PROXY_NAME, BACKLOG, err);
         if (fd >= 0)
                 fd_passing_refuse(fd); /* accepted connections inherit the setting */
         return fd;
 }
 
-int seat_show_path(struct seat *seat, const char *source, const char *destination, bool writable, struct err *err) {
-        size_t n = seat->n_mounts;
-        if (n == SEAT_MOUNTS_MAX)
-                return err_set(err, ERR_LIMIT, "a box can have at most %d mounts", SEAT_MOUNTS_MAX);
-        (void) snprintf(seat->sources[n], sizeof(seat->sources[n]), "%s", source);
-        seat->attached[n] = false;
-        seat->mounts[n] =
-                (struct engine_mount) { .source = seat->sources[n], .destination = destination, .writable = writable };
-        seat->n_mounts++;
+int mount_dir_add_path(struct mount_dir *dir, const char *source, const char *destination, bool writable,
+                       struct err *err) {
+        size_t n = dir->n_mounts;
+        if (n == MOUNT_DIR_MOUNTS_MAX)
+                return err_set(err, ERR_LIMIT, "a box can have at most %d mounts", MOUNT_DIR_MOUNTS_MAX);
+        (void) snprintf(dir->sources[n], sizeof(dir->sources[n]), "%s", source);
+        dir->attached[n] = false;
+        dir->mounts[n] =
+                (struct engine_mount) { .source = dir->sources[n], .destination = destination, .writable = writable };
+        dir->n_mounts++;
         return 0;
 }
 
-int seat_show_tmpfs(struct seat *seat, const char *destination, uint64_t bytes, struct err *err) {
-        if (seat_show_path(seat, "", destination, true, err) < 0)
+int mount_dir_add_tmpfs(struct mount_dir *dir, const char *destination, uint64_t bytes, struct err *err) {
+        if (mount_dir_add_path(dir, "", destination, true, err) < 0)
                 return -1;
-        seat->mounts[seat->n_mounts - 1].source = NULL;
-        seat->mounts[seat->n_mounts - 1].bytes = bytes;
+        dir->mounts[dir->n_mounts - 1].source = NULL;
+        dir->mounts[dir->n_mounts - 1].bytes = bytes;
         return 0;
 }
 
-static int show_source(struct seat *seat, const struct box_mount *mount, struct err *err) {
+static int add_source_path(struct mount_dir *dir, const struct box_mount *mount, struct err *err) {
         char link[64], path[560];
         (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", mount->tree_fd);
         ssize_t size = readlink(link, path, sizeof(path));
         if (size <= 0 || (size_t) size >= sizeof(path) || *path != '/')
                 return err_set(err, ERR_UNSUPPORTED,
-                               "what is to be shown at %.200s has no path of its own, or a long one",
+                               "the source of the mount at %.200s has no path of its own, or one that is too long",
                                mount->destination);
         path[size] = '\0';
-        return seat_show_path(seat, path, mount->destination, mount->writable, err);
+        return mount_dir_add_path(dir, path, mount->destination, mount->writable, err);
 }
 
-int seat_show_tree(struct seat *seat, const struct box_mount *mount, struct err *err) {
+int mount_dir_add_tree(struct mount_dir *dir, const struct box_mount *mount, struct err *err) {
         char path[560];
-        if (has_no_trees)
-                return show_source(seat, mount, err);
-        size_t n = seat->n_mounts;
-        (void) snprintf(path, sizeof(path), "%s/%zu", seat->path, n);
+        if (gives_paths)
+                return add_source_path(dir, mount, err);
+        size_t n = dir->n_mounts;
+        (void) snprintf(path, sizeof(path), "%s/%zu", dir->path, n);
         int made =
                 mount->is_directory ? mkdir(path, 0700) : open(path, O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (made < 0 && errno != EEXIST)
                 return err_sys(err, errno, "making %.300s", path);
         if (!mount->is_directory)
                 fd_close(&made);
-        if (seat_show_path(seat, path, mount->destination, mount->writable, err) < 0)
+        if (mount_dir_add_path(dir, path, mount->destination, mount->writable, err) < 0)
                 return -1;
         if (sys_move_mount(mount->tree_fd, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-                return err_sys(err, errno, "attaching what is to be shown at %.200s", mount->destination);
-        seat->attached[n] = true;
+                return err_sys(err, errno, "attaching the source of the mount at %.200s", mount->destination);
+        dir->attached[n] = true;
         return 0;
 }
 
-void seat_release(struct seat *seat) {
+void mount_dir_release(struct mount_dir *dir) {
         char path[560];
-        for (size_t i = 0; i < seat->n_mounts; i++)
-                if (seat->attached[i])
-                        (void) umount2(seat->sources[i], MNT_DETACH | UMOUNT_NOFOLLOW);
-        (void) snprintf(path, sizeof(path), "%s/in/socket", seat->path);
+        for (size_t i = 0; i < dir->n_mounts; i++)
+                if (dir->attached[i])
+                        (void) umount2(dir->sources[i], MNT_DETACH | UMOUNT_NOFOLLOW);
+        (void) snprintf(path, sizeof(path), "%s/in/socket", dir->path);
         (void) unlink(path);
-        fd_close(&seat->listen_fd);
-        seat->n_mounts = 0;
+        fd_close(&dir->listen_fd);
+        dir->n_mounts = 0;
 }
 
-void seat_remove(const char *name) {
+void mount_dir_remove(const char *name) {
         char path[600];
-        for (int i = 0; i < SEAT_MOUNTS_MAX; i++) { /* a maker that died may have left one attached */
-                (void) snprintf(path, sizeof(path), "%s/%.64s/%d", seat_root, name, i);
+        for (int i = 0; i < MOUNT_DIR_MOUNTS_MAX; i++) { /* a maker that died may have left a mount */
+                (void) snprintf(path, sizeof(path), "%s/%.64s/%d", mount_dir_root, name, i);
                 if (access(path, F_OK) < 0)
                         continue;
                 (void) umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW);
@@ -216,21 +217,21 @@ void seat_remove(const char *name) {
         static const char *const rest[] = { "/in/socket", ("/in/" ENGINE_PROXY_NAME), ("/in/" ENGINE_ARGUMENTS_NAME),
                                             "/in", "" };
         for (size_t i = 0; i < ELEMENTS(rest); i++) {
-                (void) snprintf(path, sizeof(path), "%s/%.64s%s", seat_root, name, rest[i]);
+                (void) snprintf(path, sizeof(path), "%s/%.64s%s", mount_dir_root, name, rest[i]);
                 (void) remove(path);
         }
 }
 
-void seat_sweep(const char *prefix, bool (*is_used)(const char *name, void *context), void *context) {
+void mount_dir_sweep(const char *prefix, bool (*is_used)(const char *name, void *context), void *context) {
         enum { YOUNG_S = 120 };
-        DIR *directory = opendir(seat_root);
+        DIR *directory = opendir(mount_dir_root);
         struct dirent *entry;
         while (directory && (entry = readdir(directory))) {
                 struct stat status;
                 if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 && *entry->d_name != '.' &&
                     fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
                     status.st_mtime < time(NULL) - YOUNG_S && !is_used(entry->d_name, context))
-                        seat_remove(entry->d_name);
+                        mount_dir_remove(entry->d_name);
         }
         if (directory)
                 (void) closedir(directory);
