@@ -11,6 +11,7 @@
 #include "cli/limit_note.h"
 #include "cli/remote_run.h"
 #include "cli/run_code.h"
+#include "cli/run_neighbours.h"
 #include "cli/session_request.h"
 #include "cli/session_verb.h"
 #include "cli/source_text.h"
@@ -125,6 +126,7 @@ static int make_session(const struct session_options *options, const char *sessi
         limit_note_print(&creation.run.request);
         if (code == 0 && json_object_size(body) > 0) {
                 (void) json_object_set_new(body, "op", json_string("session.create"));
+                (void) json_object_set_new(body, "provisional", json_true());
                 (void) json_object_set_new(body, "session", json_string(session));
                 code = daemon_client_call(client, &call, &answer, err);
                 if (code == 0 && !options->run.request.quiet)
@@ -215,6 +217,16 @@ static int install_instead(const struct session_options *options, const char *se
         return session_install(&client, session, packages, request->json, err);
 }
 
+static int report(const struct run_request *request, const struct remote_run *remote, const json_t *result,
+                  struct err *err) {
+        const json_t *error = json_object_get(result, "error");
+        const char *traceback = json_string_value(json_object_get(error, "traceback"));
+        int status = remote_run_report(remote, result, err);
+        if (traceback && !remote->quiet && !remote->json)
+                run_neighbours_hint_in_session(request, remote->session, traceback);
+        return status;
+}
+
 int exec_run(const struct session_options *options, const char *session, struct err *err) {
         struct socket_place place;
         _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
@@ -241,7 +253,7 @@ int exec_run(const struct session_options *options, const char *session, struct 
         if (status == DAEMON_CALL_LEFT)
                 status = remote_run_leave(&remote);
         else if (status == DAEMON_CALL_ANSWERED)
-                status = remote_run_report(&remote, result, err);
+                status = report(request, &remote, result, err);
         else if (remote.interrupted) { /* cancelled while it waited for another run */
                 (void) terminal_fail(err);
                 status = 128 + SIGINT;
@@ -265,14 +277,15 @@ static int check_code(struct run_request *request, struct err *err) {
         return request->language == RUN_PYTHON ? source_text_decode(request, err) : 0;
 }
 
-/* Runs the code, or installs packages if the code is only an install, which cannot work in a box. */
-static int run_or_install(const struct session_options *options, const char *session, struct err *err) {
+int exec_run_or_install(const struct session_options *options, const char *session, struct err *err) {
         const struct run_request *request = &options->run.request;
         char *packages[PACKAGES_MAX + 1];
         bool has_network = request->network == RUN_NETWORK_FULL || request->n_hosts;
         _cleanup_free_ char *text = has_network ? NULL : text_of_install(request);
-        return text && read_pip(text, packages) ? install_instead(options, session, packages, err)
-                                                : exec_run(options, session, err);
+        if (!text || !read_pip(text, packages))
+                return exec_run(options, session, err);
+        int status = install_instead(options, session, packages, err);
+        return status < 0 ? terminal_fail(err) : status;
 }
 
 int verb_exec(int argc, char **argv) {
@@ -297,6 +310,6 @@ int verb_exec(int argc, char **argv) {
                 return fail_without_session();
         if (chosen < 0 || check_code(&options.run.request, &err) < 0)
                 return terminal_fail(&err);
-        int status = run_or_install(&options, session, &err);
+        int status = exec_run_or_install(&options, session, &err);
         return status < 0 ? terminal_fail(&err) : status;
 }

@@ -243,8 +243,11 @@ static int run_import(struct request *request, struct err *err) {
         struct import_result result;
         const char *name = request->args[0];
         char size[32];
-        if (import_image(request->data_dir, name, request->args[1], request->max_bytes, &result, err) < 0)
-                return -1;
+        const char *from = request->args[1];
+        if (import_image(request->data_dir, name, from, request->max_bytes, &result, err) < 0)
+                return err && err->code == ERR_PROTOCOL /* about its contents */
+                               ? err_prefix(err, "%.300s", strcmp(from, "-") == 0 ? "standard input" : from)
+                               : -1;
         printf("image %s: %llu entries, %s, %s\n", name, (unsigned long long) result.entries,
                units_format_bytes(result.bytes, size), *result.python ? result.python : "no Python in it");
         if (result.skipped)

@@ -112,6 +112,8 @@ static int take_output(void *context, enum message_type type, const char *bytes,
         struct remote_run *remote = context;
         if (type != MESSAGE_OUT && memmem(bytes, size, RUN_PIP_REFUSAL, strlen(RUN_PIP_REFUSAL)))
                 remote->pip_refused = true;
+        if (type != MESSAGE_OUT && run_neighbours_tell_of_network(bytes, size))
+                remote->network_missed = true;
         return write_out(remote, type == MESSAGE_OUT ? STDOUT_FILENO : STDERR_FILENO, bytes, size);
 }
 
@@ -219,7 +221,9 @@ static void report_error(const json_t *result) {
         /* a limit's message explains what the traceback of the interrupted code cannot */
         if (message && !(traceback && strstr(traceback, message)))
                 print_harmless("", message);
-        if (json_is_true(json_object_get(result, "variables_lost")) &&
+        const char *name = text_at(error, "name");
+        bool is_removed = name && strcmp(name, "removed") == 0; /* its files as well */
+        if (!is_removed && json_is_true(json_object_get(result, "variables_lost")) &&
             !(message && strstr(message, "variables are lost")))
                 (void) fprintf(stderr, "glovebox: the session's variables are lost; its files stay\n");
 }
@@ -253,6 +257,19 @@ static void report_artifacts(const json_t *result) {
                 (void) fprintf(stderr, "glovebox: and %zu more artifacts\n", count - ARTIFACTS_SHOWN);
 }
 
+/* What programs in a box fail at, and how it is done instead. */
+static void report_refusals(const struct remote_run *remote, const json_t *result) {
+        if (remote->pip_refused && remote->session)
+                (void) fprintf(stderr,
+                               "glovebox: pip installs nothing in a box; install from outside with: glovebox session "
+                               "install %s PACKAGE\n",
+                               remote->session);
+        else if (remote->network_missed && remote->session && remote_run_exit_status(result) != 0)
+                (void) fprintf(stderr,
+                               "glovebox: a session reaches only the hosts that are allowed when it is made: glovebox "
+                               "session new NAME --allow-host HOST\n");
+}
+
 int remote_run_report(const struct remote_run *remote, const json_t *result, struct err *err) {
         if (remote->json)
                 return json_print_answer(result, err) < 0 ? -1 : remote_run_exit_status(result);
@@ -269,13 +286,10 @@ int remote_run_report(const struct remote_run *remote, const json_t *result, str
         if (text_at(result, "warning"))
                 print_harmless("", text_at(result, "warning"));
         report_cut(result);
-        if (remote->pip_refused && remote->session && !remote->quiet)
-                (void) fprintf(stderr,
-                               "glovebox: pip installs nothing in a box; install from outside with: glovebox session "
-                               "install %s PACKAGE\n",
-                               remote->session);
-        if (!remote->quiet)
+        if (!remote->quiet) {
+                report_refusals(remote, result);
                 report_artifacts(result);
+        }
         return code < 0 ? 128 + SIGPIPE : remote_run_exit_status(result);
 }
 

@@ -25,6 +25,7 @@ struct remote_run {
         bool interrupted;  /* the first Ctrl-C was passed on */
         bool output_shown; /* at least one byte was passed on */
         bool pip_refused;  /* pip's message on standard error that it refuses to install was seen */
+        bool network_missed; /* a program's message that it could not reach another host */
         size_t displays_shown;
         int end_signal; /* set when DAEMON_CALL_LEFT: SIGPIPE if the output has no reader */
 };

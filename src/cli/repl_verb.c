@@ -185,7 +185,7 @@ static int converse(struct repl *repl, struct line_editor *editor, struct err *e
                 }
                 request->code = code;
                 request->code_size = strlen(code);
-                status = exec_run(repl->options, repl->session, err);
+                status = exec_run_or_install(repl->options, repl->session, err);
                 if (status < 0) {
                         free(code);
                         return -1;

@@ -88,6 +88,8 @@ json_t *run_result_to_json(const struct run_result *result) {
         result_put(object, "artifacts_cut", json_boolean(result->artifacts_cut), &failed);
         result_put(object, "usage", usage_to_json(result, &failed), &failed);
         result_put(object, "isolation", result->isolation ? json_incref(result->isolation) : json_null(), &failed);
+        if (result->warning)
+                result_put(object, "warning", text_to_json(result->warning), &failed);
         if (!failed)
                 return object;
         json_decref(object);

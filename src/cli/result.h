@@ -50,6 +50,7 @@ struct run_result {
         json_t *value;     /* the last expression as a MIME bundle, or NULL */
         json_t *displays;  /* array of MIME bundles, or NULL for none */
         json_t *isolation; /* the isolation report, or NULL */
+        const char *warning; /* or NULL */
 };
 
 /* A new reference, or NULL when memory ran out. Bytes that are not UTF-8 become U+FFFD. */

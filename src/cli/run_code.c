@@ -181,6 +181,17 @@ static char *find_main(const char *path) {
         return main;
 }
 
+/* JSON is nearly Python: some notebooks would end without an error, and without having run. */
+static int refuse_notebook(const struct run_request *request, const char *path, struct err *err) {
+        size_t size = strlen(path);
+        if (size < 6 || strcmp(path + size - 6, ".ipynb") != 0 || request->code_size == 0 ||
+            request->code[strspn(request->code, " \t\r\n")] != '{')
+                return 0;
+        return err_set(err, ERR_USAGE,
+                       "%.300s is a notebook, not a program; convert it first: jupyter nbconvert --to script %.300s",
+                       path, path);
+}
+
 static int choose_file(struct run_options *options, const char *path, struct err *err) {
         struct run_request *request = &options->request;
         request->source = RUN_FROM_FILE;
@@ -191,7 +202,7 @@ static int choose_file(struct run_options *options, const char *path, struct err
                 request->code_name = MAIN_NAME;
                 path = main;
         }
-        if (read_file(request, path, err) < 0)
+        if (read_file(request, path, err) < 0 || refuse_notebook(request, path, err) < 0)
                 return -1;
         if (options->language != RUN_LANGUAGE_BY_NAME)
                 request->language = (enum run_language) options->language;

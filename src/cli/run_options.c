@@ -109,7 +109,29 @@ static const struct option_row rows[] = {
           .help = "do not use a daemon, even if one is running" },
 };
 
-const struct option_table run_option_table = { .rows = rows, .n_rows = ELEMENTS(rows) };
+/* Of docker run. */
+#define TERMINAL_HABIT "standard input and output are passed on always; for lines typed one by one: glovebox repl NAME"
+#define PUBLISH_HABIT "a box takes no connections from outside"
+#define DETACH_HABIT "for a box that stays: glovebox exec NAME"
+static const struct option_habit habits[] = {
+        { "it", TERMINAL_HABIT },
+        { "ti", TERMINAL_HABIT },
+        { "i", TERMINAL_HABIT },
+        { "t", TERMINAL_HABIT },
+        { "interactive", TERMINAL_HABIT },
+        { "tty", TERMINAL_HABIT },
+        { "rm", "leave it out: the box is removed at the end anyway" },
+        { "d", DETACH_HABIT },
+        { "detach", DETACH_HABIT },
+        { "name", DETACH_HABIT },
+        { "p", PUBLISH_HABIT },
+        { "publish", PUBLISH_HABIT },
+        { "volume", "to mount a directory: --mount HOST-DIRECTORY:DIRECTORY" },
+        { "gpus", "a box has no GPU" },
+        { NULL, NULL },
+};
+
+const struct option_table run_option_table = { .rows = rows, .n_rows = ELEMENTS(rows), .habits = habits };
 
 _Static_assert(ELEMENTS(rows) <= OPTION_ROWS_MAX, "the parser remembers what it has seen in one word");
 

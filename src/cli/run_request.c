@@ -160,6 +160,14 @@ int run_request_parse_env(const char *what, const char *text, void *request, str
         return run_request_add_env(request, what, text, err);
 }
 
+/* The rules are also read from JSON, whose member the message names. */
+static void drop_member_name(struct err *err) {
+        static const char name[] = "network.allow: ";
+        size_t size = sizeof(name) - 1;
+        if (err && strncmp(err->message, name, size) == 0)
+                memmove(err->message, err->message + size, strlen(err->message + size) + 1);
+}
+
 int run_request_parse_host(const char *what, const char *text, void *request, struct err *err) {
         struct run_request *to = request;
         _cleanup_free_ struct egress_rules *scratch = calloc(1, sizeof(*scratch));
@@ -168,8 +176,15 @@ int run_request_parse_host(const char *what, const char *text, void *request, st
         if (to->n_hosts == EGRESS_RULES_MAX)
                 return err_set(err, ERR_USAGE, "%s: more than %d hosts; name their domain with a leading dot", what,
                                EGRESS_RULES_MAX);
-        if (egress_rules_add(scratch, text, false, err) < 0)
+        const char *scheme = strstr(text, "://");
+        if (scheme)
+                return err_set(err, ERR_USAGE,
+                               "%s: \"%.200s\" is an address of the web; leave the scheme and the path out: %s %.*s",
+                               what, text, what, (int) strcspn(scheme + 3, "/?#"), scheme + 3);
+        if (egress_rules_add(scratch, text, false, err) < 0) {
+                drop_member_name(err);
                 return err_prefix(err, "%s", what);
+        }
         to->hosts[to->n_hosts++] = text;
         return 0;
 }

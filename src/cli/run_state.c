@@ -17,6 +17,7 @@
 #include "base/random_id.h"
 #include "box/spec.h"
 #include "cli/result.h"
+#include "cli/run_leftovers.h"
 #include "cli/run_neighbours.h"
 #include "cli/run_program.h"
 #include "cli/ui/limit_text.h"
@@ -159,7 +160,8 @@ struct verdict {
         enum run_status status;
         int exit_code;
         struct run_error error;
-        char message[600];
+        char message[600]; /* of the error; without one, words about the signal that ended it */
+        char warning[RUN_LEFTOVERS_TEXT_MAX]; /* "": none */
 };
 
 static void judge_memory(const struct run *run, struct verdict *verdict) {
@@ -190,14 +192,36 @@ static int exit_code_of(int wait_status) {
         return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
 }
 
+/* As a shell does: a broken pipe and Ctrl-C need no words. With --quiet it is as without a shell. */
+static void judge_signalled(const struct run *run, int number, struct verdict *verdict) {
+        verdict->status = RUN_KILLED;
+        if (number == SIGPIPE || number == SIGINT || run->request->quiet)
+                return;
+        (void) snprintf(verdict->message, sizeof(verdict->message), "the program was ended by signal %d (%s)", number,
+                        strsignal(number));
+}
+
+static void judge_interrupted(const struct relay *relay, struct verdict *verdict) {
+        /* A program may catch the signal and end with a status of its own; 0 would hide the interrupt. */
+        verdict->exit_code = relay->has_exited ? exit_code_of(relay->outcome.wait_status) : 0;
+        verdict->exit_code = verdict->exit_code ? verdict->exit_code : 128 + relay->end_signal;
+        verdict->status = RUN_INTERRUPTED;
+        if (relay->end_signal != SIGTERM)
+                return;
+        (void) snprintf(verdict->message, sizeof(verdict->message),
+                        "the run was ended from outside, by \"glovebox kill\" or another SIGTERM");
+}
+
 static void run_state_judge(const struct run *run, struct verdict *ret) {
         const struct relay *relay = &run->relay;
         *ret = (struct verdict) { .status = RUN_OK };
         switch (relay->end) {
         case RELAY_EXITED:
                 ret->exit_code = exit_code_of(relay->outcome.wait_status);
-                if (ret->exit_code != 0)
-                        ret->status = WIFSIGNALED(relay->outcome.wait_status) ? RUN_KILLED : RUN_ERROR;
+                if (WIFSIGNALED(relay->outcome.wait_status))
+                        judge_signalled(run, WTERMSIG(relay->outcome.wait_status), ret);
+                else if (ret->exit_code != 0)
+                        ret->status = RUN_ERROR;
                 break;
         case RELAY_TIMEOUT:
                 ret->status = RUN_TIMEOUT;
@@ -206,10 +230,7 @@ static void run_state_judge(const struct run *run, struct verdict *ret) {
                 limit_text_timeout(ret->message, sizeof(ret->message), relay->timeout_ms);
                 break;
         case RELAY_SIGNAL:
-                /* A program may catch the signal and end with a status of its own; 0 would hide the interrupt. */
-                ret->exit_code = relay->has_exited ? exit_code_of(relay->outcome.wait_status) : 0;
-                ret->exit_code = ret->exit_code ? ret->exit_code : 128 + relay->end_signal;
-                ret->status = RUN_INTERRUPTED;
+                judge_interrupted(relay, ret);
                 break;
         case RELAY_NO_READER:
                 ret->status = RUN_INTERRUPTED;
@@ -269,20 +290,23 @@ static int print_json(const struct run *run, const struct verdict *verdict, stru
                 .n_artifacts = list->count,
                 .artifacts_cut = list->cut,
                 .isolation = run->isolation,
+                .warning = *verdict->warning ? verdict->warning : NULL,
         };
         json_t *json = run_result_to_json(&result);
         _cleanup_free_ char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
         json_decref(json);
         if (!text)
                 return err_set(err, ERR_SYSTEM, "out of memory");
-        if (puts(text) == EOF || fflush(stdout) == EOF)
-                return err_sys(err, errno, "writing the result");
-        return 0;
+        if (puts(text) != EOF && fflush(stdout) != EOF)
+                return verdict->exit_code;
+        return errno == EPIPE ? 128 + SIGPIPE : err_sys(err, errno, "writing the result");
 }
 
 static void print_messages(const struct run *run, const struct verdict *verdict) {
-        if (verdict->error.name)
+        if (*verdict->message)
                 (void) fprintf(stderr, "glovebox: %s\n", verdict->message);
+        if (*verdict->warning)
+                (void) fprintf(stderr, "glovebox: %s\n", verdict->warning);
         if (run->artifacts.cut)
                 (void) fprintf(stderr,
                                "glovebox: not all artifacts were kept: there are too many, they are nested too deep "
@@ -304,12 +328,15 @@ int run_conclude(struct run *run, struct err *err) {
                 return -1;
         struct verdict verdict;
         run_state_judge(run, &verdict);
-        if (run->request->json) {
-                if (print_json(run, &verdict, err) < 0)
-                        return -1;
-        } else
+        if (run->relay.end == RELAY_EXITED && run->workspace_source_fd < 0 && !run->request->quiet &&
+            !run_leftovers_describe(run->workspace_fd, verdict.warning))
+                *verdict.warning = '\0';
+        int status = verdict.exit_code;
+        if (run->request->json)
+                status = print_json(run, &verdict, err);
+        else
                 print_messages(run, &verdict);
         if (verdict.exit_code != 0 && run->relay.end == RELAY_EXITED)
                 run_neighbours_hint(run->request, run->last_words, run->relay.error.tail_size);
-        return verdict.exit_code;
+        return status;
 }

@@ -288,7 +288,7 @@ int remote_run(struct caller *caller, struct session *session, const struct run_
         if (session) {
                 char hint[OPERATION_INSTALL_HINT_MAX]; /* the remote knows the session by another name */
                 operation_install_hint(caller, session->row.name, hint);
-                set_text(order.json, "install_hint", hint);
+                set_text(order.json, "install_hint", request->install_hint ? request->install_hint : hint);
                 add_session(session, order.json);
                 add_options(session, order.json);
         } else {

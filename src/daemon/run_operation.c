@@ -67,7 +67,11 @@ static struct session *find_run_session(struct caller *caller, const struct run_
                 bool created;
                 if (request->must_exist) /* one that was removed stays so */
                         return caller_find_session(caller, request->session, err);
-                return session_config_find_or_create(caller, request->session, request->options, &created, err);
+                struct session *session =
+                        session_config_find_or_create(caller, request->session, request->options, &created, err);
+                if (session && created)
+                        session->is_unproven = true;
+                return session;
         }
         struct registry_session row;
         json_t *options = options_of_box(request, err);

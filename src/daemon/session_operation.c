@@ -21,6 +21,8 @@ int operation_session_create(struct caller *caller, const char *name, json_t *op
         struct session *session = session_config_find_or_create(caller, name, options, &is_new, err);
         if (!session || (!is_new && session_config_check_request(caller, session, options, err) < 0))
                 return -1;
+        if (is_new && json_is_true(json_object_get(options, "provisional")))
+                session->is_unproven = true;
         *ret_created = (struct session_created) {
                 .info = session_info_of(session),
                 .is_new = is_new,

@@ -88,7 +88,7 @@ static json_t *info_to_json(const struct caller *caller, const struct session_in
 }
 
 static int request_session_create(struct caller *caller, json_t *json, struct err *err) {
-        static const char *const own[] = { "op", "session", "operator", NULL };
+        static const char *const own[] = { "op", "session", "operator", "provisional", NULL };
         struct session_created created;
         if (session_config_check_options(json, "session.create", own, err) < 0 ||
             operation_session_create(caller, get_session(json), json, &created, err) < 0)

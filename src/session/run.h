@@ -27,6 +27,7 @@ enum run_reason {
         RUN_REASON_TIMEOUT,
         RUN_REASON_INTERRUPT,
         RUN_REASON_REMOVED,
+        RUN_REASON_RESTARTED,
         RUN_REASON_DISK,    /* its session is past its disk limit */
         RUN_REASON_RESERVE, /* the host's disk is nearly full, and it was writing */
 };

@@ -124,7 +124,13 @@ void run_result_judge_dead(const struct run *run, struct run_result *ret_result)
                                 "variables are lost, files are kept");
         } else if (run->reason == RUN_REASON_REMOVED) {
                 name = "removed";
-                (void) snprintf(message, sizeof(message), "the session was removed or restarted while the run was on");
+                (void) snprintf(message, sizeof(message), "the session was removed while the run was on");
+        } else if (run->reason == RUN_REASON_RESTARTED) {
+                name = "restarted";
+                (void) snprintf(
+                        message, sizeof(message),
+                        "the run was killed, or its session restarted, from outside: variables are lost, files are "
+                        "kept");
         } else if (kernel->host_trouble) {
                 name = "daemon_trouble";
                 (void) snprintf(message, sizeof(message),

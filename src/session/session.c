@@ -1,5 +1,6 @@
 #include "session/session.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@ void session_fail_runs(struct session *session, const struct err *err) {
 
 static void on_ready(struct kernel *kernel) {
         struct session *session = kernel->owner;
+        session->is_unproven = false;
         session_set_state(session, SESSION_IDLE);
         if (!session->ephemeral)
                 recovery_settle(session, kernel->journal); /* what the last kernel left open */
@@ -35,12 +37,29 @@ static void on_ready(struct kernel *kernel) {
         session_advance(session);
 }
 
+/* Files may have been put into it meanwhile. A directory of the user's is not removed with a session. */
+static bool has_files(const struct session *session) {
+        bool has = false;
+        DIR *directory = *session->row.workspace ? NULL : opendir(session->workspace);
+        for (struct dirent *entry; directory && !has && (entry = readdir(directory));)
+                has = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+                      strcmp(entry->d_name, "artifacts") != 0;
+        if (directory)
+                (void) closedir(directory);
+        return has;
+}
+
+/* True if nothing is to stay of a session whose kernel could not be made. */
+static bool ends_with_its_kernel(const struct session *session) {
+        return session_is_going(session) || session->ephemeral || (session->is_unproven && !has_files(session));
+}
+
 static void on_failed(struct kernel *kernel, const struct err *err) {
         struct session *session = kernel->owner;
         session->kernel = NULL;
         kernel_free(kernel);
         session_fail_runs(session, err);
-        if (session_is_going(session) || session->ephemeral)
+        if (ends_with_its_kernel(session))
                 session_remove(session, session->keep_files);
 }
 
@@ -144,7 +163,7 @@ static void on_ended(struct kernel *kernel) {
         session->kernel = NULL;
         kernel_free(kernel);
         fd_close(&session->workspace_fd);
-        if (session_is_going(session) || session->ephemeral)
+        if (ends_with_its_kernel(session))
                 session_remove(session, session->keep_files);
         else
                 session_advance(session);
@@ -190,10 +209,14 @@ void session_advance(struct session *session) {
                 advance_program(session);
                 return;
         }
+        bool had_run = session->runs != NULL;
         while (advance_once(session)) /* a run that cannot be started makes room for the next */
                 ;
-        if (session->ephemeral && !session->runs && !session_is_going(session))
-                session_remove(session, false); /* its only run could not be started */
+        if (session->runs || session_is_going(session))
+                return;
+        /* its only run could not be started */
+        if (session->ephemeral || (had_run && !session->kernel && ends_with_its_kernel(session)))
+                session_remove(session, false);
 }
 
 void session_submit(struct session *session, struct run *run) {
@@ -221,7 +244,7 @@ static void forget_variables(struct session *session) {
 void session_restart(struct session *session) {
         struct kernel *kernel = session->kernel;
         if (session->runs && session->runs->started)
-                session->runs->reason = RUN_REASON_REMOVED;
+                session->runs->reason = RUN_REASON_RESTARTED;
         if (kernel && kernel->state != KERNEL_MAKING) {
                 if (!journal_open_run(kernel->journal)) /* otherwise on_ended records it */
                         (void) journal_hold(kernel->journal, JOURNAL_HOLDS_NOTHING, NULL);

@@ -105,6 +105,7 @@ struct session {
         bool light;              /* its only run needs no preloaded modules */
         bool gives_contents;     /* its result has the contents of its artifacts */
         uint64_t used_ms;        /* monotonic */
+        bool is_unproven; /* its first run made it, and no kernel of it was ready yet: a failure leaves nothing */
         bool touched;            /* used since the registry was updated */
         struct session_artifacts artifacts;
         struct disk_use disk;

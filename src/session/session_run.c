@@ -88,6 +88,7 @@ void session_start_run(struct session *session) {
         struct run *run = session->runs;
         struct kernel *kernel = session->kernel;
         struct err err;
+        session->is_unproven = false; /* a kernel of the pool was ready before */
         artifact_collect_prepare(session);
         kernel_mark_usage(kernel);
         run->started_us = loop_now_us();

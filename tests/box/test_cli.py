@@ -60,6 +60,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "hello.py").write_text("print('hello')\n")
     (tmp_path / "directory").mkdir()
     (tmp_path / "nul.py").write_bytes(b"print(1)\0\n")
+    (tmp_path / "notebook.ipynb").write_text('{"cells": []}')
     with open(tmp_path / "huge.py", "wb") as file:
         file.truncate((4 << 20) + 1)
     before = sorted(tmp_path.rglob("*"))
@@ -94,6 +95,12 @@ def place(tmp_path: Path) -> Iterator[Path]:
         (["--env", "NOT_SET_ANYWHERE"], "is not set here"),
         (["--env", "A-B=1"], "is not a variable name"),
         (["--quiet", "--verbose"], "contradict each other"),
+        # of docker run
+        (["-it"], "standard input and output are passed on always"),
+        (["--rm"], "the box is removed at the end anyway"),
+        (["-d"], "for a box that stays: glovebox exec NAME"),
+        (["-p", "80:80"], "takes no connections from outside"),
+        (["--gpus", "all"], "unknown option --gpus; a box has no GPU"),
     ],
 )
 def test_wrong_option_is_refused_as_usage(place: Path, words: list[str], said: str) -> None:
@@ -113,6 +120,7 @@ def test_wrong_option_is_refused_as_usage(place: Path, words: list[str], said: s
         (["/data:/x"], USAGE, ["--mount /data:/x"]),
         (["hello.py/x"], NOT_STARTED, ["cannot read hello.py/x"]),
         (["directory"], USAGE, ["directory is a directory"]),
+        (["notebook.ipynb"], USAGE, ["is a notebook", "jupyter nbconvert --to script notebook.ipynb"]),
         (["nul.py"], USAGE, ["NUL byte at offset 8"]),
         (["huge.py"], USAGE, ["larger than 4 MiB"]),
         ([""], USAGE, ["is empty"]),

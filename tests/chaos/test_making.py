@@ -72,6 +72,7 @@ def test_l12_whatever_call_fails_the_caller_gets_an_error_and_nothing_is_left(
     for place in places:
         number = calls[place - 1]
         injected.arm(name, depth, place, SHORTAGES.get(number, errno.ENOMEM))
+        done = None
         try:
             done = client.execute("6 * 7", f"s{place}", mode=mode)
             assert done["result"] == {"text/plain": "42"}, (place, number, done)
@@ -79,7 +80,10 @@ def test_l12_whatever_call_fails_the_caller_gets_an_error_and_nothing_is_left(
             refused += 1
             assert len(error.message) > 10 and error.code in CODES, (place, number, error)
         injected.disarm()
-        client.request("session.remove", session=f"s{place}")
+        left = [session["name"] for session in client.request("session.list")["sessions"]]
+        assert (f"s{place}" in left) == (done is not None), (place, number, done)
+        if done:
+            client.request("session.remove", session=f"s{place}")
     assert refused > len(places) // 2 or mode == "fast"
     assert client.execute("6 * 7", "after", mode=mode)["result"] == {"text/plain": "42"}
     client.request("session.remove", session="after")
@@ -101,6 +105,13 @@ def test_l32_a_limit_that_cannot_be_enforced_makes_no_box_unless_the_caller_acce
             client.request(op, code="1", **fields)
         assert caught.value.code == "unsupported", caught.value
         assert "memory, pids, cpu" in caught.value.message and "--allow-weaker" in caught.value.message, caught.value
+    refused = daemon.cli("exec", "strict", "--cpus", "1", "-c", "1")
+    assert refused.returncode == 125 and "--allow-weaker" in refused.stderr, refused
+    client.request("session.create", session="configured")
+    with pytest.raises(DaemonError):
+        client.execute("1", "configured")
+    left = [session["name"] for session in client.request("session.list")["sessions"]]
+    assert left == ["configured"], "a session whose first run was refused leaves nothing"
     done = client.execute("6 * 7", "weaker", allow_weaker=True)
     assert done["result"] == {"text/plain": "42"}, done
     assert client.request("session.show", session="weaker")["isolation"], "the session says what it lacks"

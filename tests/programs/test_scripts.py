@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 import socket
 import zipfile
 from collections.abc import Callable, Iterator
@@ -63,6 +66,27 @@ def test_what_is_beside_a_script_can_only_be_read(daemon: Daemon, run: Run, proj
     script = put(daemon, project / "main.py", "open('new.csv', 'w').write('x'); print(open('new.csv').read())")
     assert run(script).stdout == "x\n"
     assert not (project / "new.csv").exists()
+
+
+def test_files_that_are_gone_with_the_box_are_named(daemon: Daemon, run: Run, project: Path) -> None:
+    put(daemon, project / "beside.csv", "a,b")
+    script = put(daemon, project / "main.py", "open('result.csv', 'w'); open('.cache', 'w')")
+    said = 'glovebox: result.csv was written to the box\'s workspace, which is gone: "--workspace ." keeps it'
+    assert said in run(script).stderr
+    assert run("--quiet", script).stderr == ""
+    assert json.loads(run("--json", script).stdout)["warning"] in f"{said}, or write below artifacts/"
+    assert "is gone" not in run("--workspace", ".", script, cwd=project).stderr
+    assert "is gone" not in run("-c", "open('artifacts/a', 'w')").stderr
+    assert "warning" not in json.loads(run("--json", "-c", "0").stdout)
+    # The code in the box chooses the names.
+    many = run("-c", "import os\nfor i in range(9): os.mkdir(f'\\33[31m{i}' + 'x' * 200)").stderr
+    assert "and 6 more were written" in many and "\33" not in many and len(many) < 600, many
+
+
+def test_a_file_that_is_written_beside_the_script_gets_a_place(daemon: Daemon, run: Run, project: Path) -> None:
+    code = "import os; open(os.path.dirname(__file__) + '/result.csv', 'w')"
+    done = run(put(daemon, project / "main.py", code))
+    assert done.returncode == 1 and 'write to "artifacts/result.csv", which is kept' in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -210,6 +234,39 @@ def test_a_module_that_the_image_lacks_is_named_with_what_to_do(daemon: Daemon, 
     assert done.stderr.splitlines()[-1].startswith("glovebox: image host has no module no_such_module;")
     assert "glovebox session install NAME no_such_module" in done.stderr
     assert "glovebox" not in run("--quiet", "-c", "import no_such_module").stderr
+
+
+def test_a_missing_module_is_named_by_the_package_that_has_it(run: Run) -> None:
+    def missing(name: str) -> str:
+        return run("-c", f'raise ModuleNotFoundError("No module named {name!r}")').stderr
+
+    assert "glovebox session install NAME opencv-python-headless," in missing("cv2")
+    assert '"glovebox image build" adds it' in missing("pandas")
+    assert '"glovebox image build" adds it' in missing("sklearn.linear_model")
+    part = missing("tkinter")
+    assert "a part of Python that this image leaves out" in part and "session install" not in part, part
+
+
+def test_packages_of_modules_are_the_same_in_runs_and_sessions() -> None:
+    root = Path(__file__).parents[2]
+    guest = (root / "guest/kernel/glovebox_kernel/magics.py").read_text()
+    table = re.search(r"^PACKAGES = (\{.*?^\})", guest, re.MULTILINE | re.DOTALL)
+    rows = re.findall(r'\{ "(\w+)", "([\w-]+)" \}', (root / "src/cli/missing_module.c").read_text())
+    assert table and dict(rows) == ast.literal_eval(table[1]) != {}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-c", "import socket; socket.getaddrinfo('example.org', 80)"),
+        ("--", "sh", "-c", "echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6"),
+    ],
+)
+def test_a_program_that_wants_the_network_is_told_how(run: Run, words: tuple[str, ...]) -> None:
+    done = run(*words)
+    assert done.returncode != 0 and "a box has no network; --allow-host HOST" in done.stderr, done.stderr
+    assert "--allow-host" not in run("--allow-host", "example.com", *words).stderr
+    assert "glovebox" not in run("--quiet", *words).stderr
 
 
 REFUSE = "import sys; print('error: externally-managed-environment', file=sys.stderr); sys.exit(1)"

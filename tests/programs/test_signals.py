@@ -132,6 +132,27 @@ def test_kill_ends_a_program_that_ignores_it_and_minus_nine_at_once(daemon: Daem
         assert process.returncode != 0 and least <= took <= most, (options, took)
 
 
+def test_a_run_that_was_ended_says_why(daemon: Daemon, words: list[str]) -> None:
+    for options, said in (((), 'ended from outside, by "glovebox kill"'), (("-9",), "")):
+        with start(daemon, [*words, "-c", "print('begun', flush=True); import time; time.sleep(60)"]) as process:
+            assert process.stdout and process.stdout.readline() == "begun\n"
+            kill(daemon, *options, first_id(daemon))
+            assert said in process.communicate(timeout=30)[1]
+    fault = daemon.glovebox(*words, "-c", "import ctypes; ctypes.string_at(0)")
+    assert fault.returncode == 139 and "ended by signal 11 (Segmentation fault)" in fault.stderr, fault
+    assert daemon.glovebox(*words, "--quiet", "-c", "import os; os.abort()").stderr == ""
+    assert daemon.glovebox(*words, "-c", "import os; os.kill(os.getpid(), 13)").stderr == ""
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_an_output_without_a_reader_is_no_error(daemon: Daemon, words: list[str], options: tuple[str, ...]) -> None:
+    with start(daemon, [*words, *options, "-c", "print('x' * 200_000)"]) as process:
+        assert process.stdout
+        process.stdout.close()
+        assert process.wait(30) == 128 + signal.SIGPIPE
+        assert process.stderr and process.stderr.read() == ""
+
+
 def test_kill_reaches_a_caller_that_is_stopped(daemon: Daemon) -> None:
     with start(daemon, ["run", "--socket", daemon.socket, "-c", STUBBORN]) as process:
         assert process.stdout and process.stdout.readline() == "begun\n"

@@ -21,6 +21,9 @@ def test_packages_are_installed_or_the_reason_is_given(start_daemon: StartDaemon
         assert [(package.name, package.version) for package in installed] == [("tiny", "1.5")]
         assert installed.restart_needed == [] and "tiny" in "".join(received)
         assert sandbox.run_code("import tiny; tiny.answer").text == "42"
+        for code in ("import nonesuch", "x = 1\n%pip install -q nonesuch"):
+            error = sandbox.run_code(code).error
+            assert error and "sandbox.install() with nonesuch" in error.traceback, error
         with pytest.raises(InstallError, match="nonesuch"):
             sandbox.install("nonesuch")
         with pytest.raises(InvalidArgumentError):

@@ -322,5 +322,10 @@ def test_pip_that_is_typed_in_a_session_installs_from_outside(shop: Daemon) -> N
         done = shop.cli("exec", name, *words)
         assert done.returncode == 0 and f"session install {name} parcel==1.0" in done.stderr, done.stderr
         assert shop.cli("exec", name, "-c", "import parcel; print(parcel.__name__)").stdout == "parcel\n"
+    lines = "%pip install no-such-parcel\n%pip install -q parcel==1.0\nimport parcel; parcel.version\n"
+    typed = shop.cli("repl", "typed", input=lines)
+    assert "session install typed parcel==1.0" in typed.stderr and typed.stdout.endswith("'1.0'\n"), typed
+    within = shop.cli("exec", "magic", "-c", "x = 1\n%pip install -q parcel==1.0")
+    assert within.stderr.endswith("glovebox session install magic parcel==1.0\n"), within.stderr
     missing = shop.cli("exec", "magic", "-c", "import yaml_that_is_not_there")
     assert "glovebox session install magic yaml_that_is_not_there" in missing.stderr

@@ -120,7 +120,12 @@ def test_kill_ends_code_that_ignores_the_interrupt(served_glovebox: Glovebox) ->
     with served_glovebox.popen("exec", "demo", "-c", SLEEP) as process:
         wait_for("it to run", lambda: running(served_glovebox) == 1)
         assert "variables are lost" in good(served_glovebox("kill", "-9", "demo"))
-        process.communicate()
+        said = process.communicate()[1]
+        assert "killed, or its session restarted" in said and "removed" not in said, said
+    with served_glovebox.popen("exec", "gone", "-c", SLEEP) as process:
+        wait_for("it to run", lambda: running(served_glovebox) == 1)
+        good(served_glovebox("session", "rm", "gone"))
+        assert process.communicate()[1] == "glovebox: the session was removed while the run was on\n"
     assert "NameError" in served_glovebox("exec", "demo", "-c", "kept").stderr
 
 

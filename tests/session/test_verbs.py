@@ -277,6 +277,27 @@ def test_a_pip_that_refuses_inside_a_script_says_what_to_do(served_glovebox: Glo
         assert "glovebox session install demo PACKAGE" in done.stderr.splitlines()[-1], done.stderr
 
 
+def test_files_beside_the_code_of_a_session_are_copied_by_another_verb(served_glovebox: Glovebox) -> None:
+    place = served_glovebox.place
+    project = place.make("project")
+    place.make("project/data")
+    for name, text in (("helper.py", ""), ("data/sales.csv", ""), ("main.py", "open('data/sales.csv')")):
+        place.write(f"project/{name}", text)
+    done = served_glovebox("exec", "demo", project / "main.py")
+    assert done.stderr.splitlines()[-1].endswith(f"to copy them: glovebox cp {project}/data demo:"), done.stderr
+    done = served_glovebox("exec", "demo", "-c", "import helper", cwd=project)
+    assert done.stderr.splitlines()[-1].endswith("to copy them: glovebox cp helper.py demo:"), done.stderr
+    good(served_glovebox("cp", project / "data", "demo:"))
+    good(served_glovebox("exec", "demo", project / "main.py"))
+    assert "to copy them" not in served_glovebox("exec", "demo", "-c", "open('no-such-file')", cwd=project).stderr
+
+
+def test_a_command_that_wants_the_network_is_told_how(served_glovebox: Glovebox) -> None:
+    script = "echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6"
+    done = served_glovebox("exec", "demo", "--", "sh", "-c", script)
+    assert done.returncode == 6 and "session new NAME --allow-host HOST" in done.stderr, done.stderr
+
+
 def test_hibernate_prints_what_holds_a_session_awake(served_glovebox: Glovebox) -> None:
     good(served_glovebox("exec", "demo", "-c", "kept = 41; stream = (i for i in range(3)); next(stream)"))
     held = served_glovebox("session", "hibernate", "demo")

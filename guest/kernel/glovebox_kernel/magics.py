@@ -123,7 +123,7 @@ def _capture(command: str) -> list[str]:
 def _refuse_pip(command: str) -> None:
     """Without a network pip only fails, and late; packages come into a session from outside."""
     if (found := _PIP.match(command)) and not os.environ.get("https_proxy"):
-        hint = install_hint(found[1].strip())
+        hint = install_hint(" ".join(word for word in found[1].split() if not word.startswith("-")))
         raise MagicError(f"this box has no network: install from outside with: {hint}")
 
 

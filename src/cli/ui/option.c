@@ -127,9 +127,19 @@ static bool is_known_option(const struct option_table *table, const char *word) 
         return strncmp(word, "--", 2) == 0 && (word[2] == '\0' || find_name(table, word + 2, strcspn(word + 2, "=")));
 }
 
+static const char *find_habit(const struct option_table *table, const char *word) {
+        for (const struct option_habit *habit = table->habits; habit && habit->name; habit++)
+                if (strcmp(habit->name, word) == 0)
+                        return habit->advice;
+        return NULL;
+}
+
 static int unknown_name(const struct scan *scan, const char *name, size_t length) {
         char word[64];
         (void) snprintf(word, sizeof(word), "%.*s", (int) (length < sizeof(word) ? length : sizeof(word) - 1), name);
+        const char *advice = find_habit(scan->table, word);
+        if (advice)
+                return err_set(scan->err, ERR_USAGE, "unknown option --%s; %s", word, advice);
         struct suggestion near = { .word = word };
         for (size_t i = 0; i < scan->table->n_rows; i++)
                 suggestion_consider(&near, scan->table->rows[i].name);
@@ -186,8 +196,11 @@ static int take_letters(struct scan *scan, const char *text) {
                 if (*text == 'h')
                         return SCAN_HELP;
                 const struct option_row *row = find_letter(scan->table, *text);
-                if (!row)
-                        return err_set(scan->err, ERR_USAGE, "unknown option -%.20s; --help lists the options", text);
+                if (!row) {
+                        const char *advice = find_habit(scan->table, text);
+                        return err_set(scan->err, ERR_USAGE, "unknown option -%.20s; %s", text,
+                                       advice ? advice : "--help lists the options");
+                }
                 const char written[] = { '-', *text, '\0' };
                 if (row->kind != OPTION_FLAG)
                         return take_option(scan, row, written, text[1] ? text + 1 : NULL);

@@ -50,10 +50,17 @@ struct option_row {
         enum option_completion completion;
 };
 
+/* An option of another program that people type here: what to do instead. */
+struct option_habit {
+        const char *name; /* "rm", or letters as they are typed: "it" */
+        const char *advice;
+};
+
 struct option_table {
         const struct option_row *rows;
         size_t n_rows;          /* at most OPTION_ROWS_MAX */
         bool operands_anywhere; /* false: the first operand ends the options, as for a script and its arguments */
+        const struct option_habit *habits; /* ended by one without a name, or NULL */
         size_t n_leading;       /* that many operands end nothing: a session's name before options and a script */
 };
 

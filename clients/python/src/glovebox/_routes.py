@@ -11,6 +11,7 @@ Fields = dict[str, Any]
 Shape = Callable[[int, Fields], Fields]
 
 _ONCE = ("ephemeral", "one_shot")  # implied by /run
+_LOCAL = ("session", "shell", "install_hint")  # in the path, under another name, and of the socket alone
 
 
 class Request:
@@ -85,7 +86,7 @@ def _remove(fields: Fields) -> Request:
 
 def _run(rest: str) -> Callable[[Fields], Request]:
     def make(fields: Fields) -> Request:
-        body = {key: value for key, value in fields.items() if key not in ("session", "shell", *_ONCE)}
+        body = {key: value for key, value in fields.items() if key not in (*_LOCAL, *_ONCE)}
         if "shell" in fields:
             body["command"] = fields["shell"]
         if fields.get("ephemeral"):

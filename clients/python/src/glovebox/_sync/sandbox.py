@@ -35,6 +35,7 @@ from .files import Files
 from .runs import EventStream, RunReader, run_to_end
 
 T = TypeVar("T")
+_INSTALL_HINT = "sandbox.install() with"  # before the name of a package, in a traceback
 
 
 class Sandbox:
@@ -355,7 +356,7 @@ class Sandbox:
         if not isinstance(code, str):
             raise InvalidArgumentError(f"code is text, not {type(code).__name__}")
         self._check_open()
-        fields: dict[str, Any] = {"session": self._id, "create": False, "code": code}
+        fields: dict[str, Any] = {"session": self._id, "create": False, "code": code, "install_hint": _INSTALL_HINT}
         if timeout is not None:
             fields.update(timeout_ms(timeout))
         if env is not None:

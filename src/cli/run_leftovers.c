@@ -1,0 +1,58 @@
+#include "cli/run_leftovers.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "cli/ui/terminal.h"
+
+enum { VISITS_MAX = 4096, NAMED_MAX = 3, NAME_SHOWN_MAX = 80 };
+
+/* Links lead to the files beside the script, and names with a dot are caches of libraries. */
+static bool leftovers_count(int directory_fd, const struct dirent *entry) {
+        struct stat status;
+        if (entry->d_name[0] == '.' || strcmp(entry->d_name, "artifacts") == 0 ||
+            strcmp(entry->d_name, "__pycache__") == 0)
+                return false;
+        if (entry->d_type != DT_UNKNOWN)
+                return entry->d_type == DT_REG || entry->d_type == DT_DIR;
+        return fstatat(directory_fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+               (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode));
+}
+
+static void leftovers_name(char *text, size_t room, size_t n, const char *name) {
+        char shown[NAME_SHOWN_MAX + 4];
+        size_t used = strlen(text);
+        (void) snprintf(shown, sizeof(shown), strlen(name) > NAME_SHOWN_MAX ? "%.*s..." : "%.*s", NAME_SHOWN_MAX, name);
+        terminal_make_harmless(shown);
+        (void) snprintf(text + used, room - used, "%s%s", n ? ", " : "", shown);
+}
+
+bool run_leftovers_describe(int workspace_fd, char ret_text[static RUN_LEFTOVERS_TEXT_MAX]) {
+        char names[NAMED_MAX * (NAME_SHOWN_MAX + 6)] = "", more[40] = "";
+        size_t n = 0;
+        int fd = workspace_fd < 0 ? -1 : openat(workspace_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+        struct dirent *entry;
+        for (size_t visits = 0; directory && visits < VISITS_MAX && (entry = readdir(directory)); visits++) {
+                if (!leftovers_count(fd, entry))
+                        continue;
+                if (n < NAMED_MAX)
+                        leftovers_name(names, sizeof(names), n, entry->d_name);
+                n++;
+        }
+        if (directory)
+                (void) closedir(directory);
+        else
+                fd_close(&fd);
+        if (n > NAMED_MAX)
+                (void) snprintf(more, sizeof(more), " and %zu more", n - NAMED_MAX);
+        (void) snprintf(ret_text, RUN_LEFTOVERS_TEXT_MAX,
+                        "%s%s %s written to the box's workspace, which is gone: \"--workspace .\" keeps %s, or write "
+                        "below artifacts/",
+                        names, more, n == 1 ? "was" : "were", n == 1 ? "it" : "them");
+        return n > 0;
+}
