@@ -20,6 +20,8 @@ void session_fail_runs(struct session *session, const struct err *err) {
         while (session->runs) {
                 struct run *run = session->runs;
                 session->runs = run->next;
+                if (!run->callers && !run->refusal)
+                        session->is_unproven = false; /* acknowledged: its failure must stay readable */
                 run_fail(run, err);
                 run_free(run);
         }

@@ -107,6 +107,15 @@ def test_l32_a_limit_that_cannot_be_enforced_makes_no_box_unless_the_caller_acce
         assert "memory, pids, cpu" in caught.value.message and "--allow-weaker" in caught.value.message, caught.value
     refused = daemon.cli("exec", "strict", "--cpus", "1", "-c", "1")
     assert refused.returncode == 125 and "--allow-weaker" in refused.stderr, refused
+    number = client.begin("execute", code="1", session="detached", detach=True)
+    run = client.finish(number)["run_id"]
+
+    def failure() -> str:
+        shown = client.request("run.show", session="detached", run=run)
+        return "" if shown["status"] == "waiting" else shown["error"]["message"]
+
+    assert "--allow-weaker" in wait_for("the failure of an acknowledged run, which is kept", failure)
+    client.request("session.remove", session="detached")
     client.request("session.create", session="configured")
     with pytest.raises(DaemonError):
         client.execute("1", "configured")
