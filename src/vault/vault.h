@@ -1,10 +1,10 @@
 /* The vault: a small process that outlives the daemon and holds the descriptors of running boxes, so that `kill -9` of
  * the daemon ends none of them. It stores names, a few bytes and descriptors, and does not interpret them.
  *
- * It listens on a UNIX socket in the daemon's data directory and serves one daemon at a time, which must
- * have the same uid. It keeps all entries when the daemon disconnects. It ends on request, or after a minute without an
- * entry and without a daemon. It never removes an entry by itself. Entries whose name starts with "." are stored like
- * others, but do not count: a vault with no other entries is empty. */
+ * It listens on a UNIX socket in the daemon's data directory and serves one daemon at a time, which must have the same
+ * uid. It keeps all entries when the daemon disconnects, and never removes one by itself. It ends on request, or after a
+ * minute without a daemon if it has no entry or its socket was removed. Entries whose name starts with "." are stored
+ * like others, but do not count: a vault with no other entries is empty. */
 #pragma once
 
 #include <stdbool.h>

@@ -3,8 +3,9 @@
  * Theory of operation. A daemon forks twice, so that the vault is a child of init, in its own session, with no other
  * descriptor than the listening socket. One loop waits for the daemon's requests and for new connections. It never
  * waits for a daemon: if an answer does not fit into the socket, the connection is closed. The vault ends after
- * VAULT_END, after SIGKILL, or after a minute without an entry and without a daemon. It serves a new connection only
- * when the old one is closed, and after the requests of the old one. */
+ * VAULT_END, after SIGKILL, or after a minute without a daemon if it has no entry or its socket was removed (with the
+ * data directory): then no daemon can find it. It serves a new connection only when the old one is closed, and after the
+ * requests of the old one. */
 #include "vault/vault_process.h"
 
 #include <errno.h>
@@ -47,7 +48,8 @@ struct vault_process {
         int listen_fd;
         int client_fd;
         const char *path;
-        struct stat socket;    /* the socket that this process may unlink */
+        struct stat socket; /* the socket that this process may unlink */
+        int socket_fd; /* the same, opened as a path: it follows the file if the directory is renamed */
         struct vault_entry *entries; /* in the order of their serial numbers */
         uint64_t last_serial;
         size_t n_entries, n_fds, fds_max;
@@ -239,6 +241,11 @@ static bool has_counted_entries(const struct vault_process *process) {
         return false;
 }
 
+static bool vault_socket_is_removed(const struct vault_process *process) {
+        struct stat status;
+        return fstat(process->socket_fd, &status) == 0 && status.st_nlink == 0;
+}
+
 /* Exits, unless a daemon is connecting. Such a daemon holds the lock or is in the queue of the socket. */
 static void vault_process_exit_if_unused(struct vault_process *process) {
         int lock_fd = try_vault_lock(process);
@@ -255,7 +262,7 @@ static void vault_process_exit_if_unused(struct vault_process *process) {
 static _Noreturn void vault_process_loop(struct vault_process *process, int idle_ms) {
         int64_t idle_since = (int64_t) clock_now_ms();
         for (;;) {
-                bool idle = process->client_fd < 0 && !has_counted_entries(process);
+                bool idle = process->client_fd < 0;
                 int64_t now = (int64_t) clock_now_ms();
                 if (!idle)
                         idle_since = now;
@@ -274,7 +281,8 @@ static _Noreturn void vault_process_loop(struct vault_process *process, int idle
                         vault_process_accept(process);
                 if (code > 0 || !idle || left > 0)
                         continue;
-                vault_process_exit_if_unused(process);
+                if (!has_counted_entries(process) || vault_socket_is_removed(process))
+                        vault_process_exit_if_unused(process);
                 idle_since = (int64_t) clock_now_ms();
         }
 }
@@ -343,7 +351,9 @@ _Noreturn void vault_process_run(int listen_fd, const char *path, int idle_ms) {
                 (void) getrlimit(RLIMIT_NOFILE, &limit);
                 process.fds_max = limit.rlim_cur;
         }
-        if (lstat(own_path, &process.socket) < 0 || fd_set_nonblocking(process.listen_fd) < 0)
+        process.socket_fd = open(own_path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (process.socket_fd < 0 || fstat(process.socket_fd, &process.socket) < 0 ||
+            fd_set_nonblocking(process.listen_fd) < 0)
                 _exit(EXIT_FAILURE);
         vault_process_loop(&process, idle_ms);
 }
