@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,8 @@ def table_markdown(table: Table) -> str:
         measured = "" if verdict.measured is None else f" (measured: {number(verdict.measured)})"
         why = f": {verdict.why}" if verdict.why else ""
         lines.append(f"- {verdict.state}{measured}: {verdict.bar.text(table.unit)}{why}")
-    lines.extend(f"- {note}" for note in table.notes)
+    for note in table.notes:
+        lines.extend(textwrap.wrap(f"- {note}", 120, subsequent_indent="  ", break_on_hyphens=False))
     return "\n".join(lines) + "\n"
 
 

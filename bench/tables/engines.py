@@ -135,6 +135,6 @@ def measure(bench: Bench) -> Table:
     table.bars.append(Bar("remote, added to a warm run", "within", 1.25, "remote, HTTP round trip"))  # two would be 2
     table.notes.append(f"the network to the remote delays each way by {far.DELAY_S * 1000:g} ms")
     peaks = ", ".join(f"{kind} {sessions.memory_bytes / (1 << 20):.0f} MiB" for kind, sessions in kinds.items())
-    table.notes.append(f"memory of a box after its first run, without the engine's own processes:\n  {peaks}")
+    table.notes.append(f"memory of a box after its first run, without the engine's own processes: {peaks}")
     table.notes.append("a plain run is create, start, wait and remove of a container with the same hardening")
     return table
