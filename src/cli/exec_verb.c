@@ -11,7 +11,7 @@
 #include "cli/limit_note.h"
 #include "cli/remote_run.h"
 #include "cli/run_code.h"
-#include "cli/run_neighbours.h"
+#include "cli/run_hint.h"
 #include "cli/session_request.h"
 #include "cli/session_verb.h"
 #include "cli/source_text.h"
@@ -223,7 +223,7 @@ static int report(const struct run_request *request, const struct remote_run *re
         const char *traceback = json_string_value(json_object_get(error, "traceback"));
         int status = remote_run_report(remote, result, err);
         if (traceback && !remote->quiet && !remote->json)
-                run_neighbours_hint_in_session(request, remote->session, traceback);
+                run_hint_print_in_session(request, remote->session, traceback);
         return status;
 }
 

@@ -10,7 +10,7 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "cli/input_feed.h"
-#include "cli/run_neighbours.h"
+#include "cli/run_hint.h"
 #include "cli/ui/inline_image.h"
 #include "cli/ui/json_print.h"
 #include "cli/ui/terminal.h"
@@ -110,9 +110,9 @@ static int write_out(struct remote_run *remote, int fd, const char *bytes, size_
 
 static int take_output(void *context, enum message_type type, const char *bytes, size_t size) {
         struct remote_run *remote = context;
-        if (type != MESSAGE_OUT && memmem(bytes, size, RUN_PIP_REFUSAL, strlen(RUN_PIP_REFUSAL)))
+        if (type != MESSAGE_OUT && memmem(bytes, size, RUN_HINT_PIP_REFUSAL, strlen(RUN_HINT_PIP_REFUSAL)))
                 remote->pip_refused = true;
-        if (type != MESSAGE_OUT && run_neighbours_tell_of_network(bytes, size))
+        if (type != MESSAGE_OUT && run_hint_is_about_network(bytes, size))
                 remote->network_missed = true;
         return write_out(remote, type == MESSAGE_OUT ? STDOUT_FILENO : STDERR_FILENO, bytes, size);
 }

@@ -11,11 +11,14 @@
 
 enum { VISITS_MAX = 4096, NAMED_MAX = 3, NAME_SHOWN_MAX = 80 };
 
-/* Links lead to the files beside the script, and names with a dot are caches of libraries. */
+bool run_leftovers_passes_over(const char *name) {
+        return name[0] == '.' || strcmp(name, "artifacts") == 0 || strcmp(name, "__pycache__") == 0;
+}
+
+/* Links lead to the files beside the script. */
 static bool leftovers_count(int directory_fd, const struct dirent *entry) {
         struct stat status;
-        if (entry->d_name[0] == '.' || strcmp(entry->d_name, "artifacts") == 0 ||
-            strcmp(entry->d_name, "__pycache__") == 0)
+        if (run_leftovers_passes_over(entry->d_name))
                 return false;
         if (entry->d_type != DT_UNKNOWN)
                 return entry->d_type == DT_REG || entry->d_type == DT_DIR;

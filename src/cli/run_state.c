@@ -17,8 +17,8 @@
 #include "base/random_id.h"
 #include "box/spec.h"
 #include "cli/result.h"
+#include "cli/run_hint.h"
 #include "cli/run_leftovers.h"
-#include "cli/run_neighbours.h"
 #include "cli/run_program.h"
 #include "cli/ui/limit_text.h"
 #include "cli/ui/terminal.h"
@@ -337,6 +337,6 @@ int run_conclude(struct run *run, struct err *err) {
         else
                 print_messages(run, &verdict);
         if (verdict.exit_code != 0 && run->relay.end == RELAY_EXITED)
-                run_neighbours_hint(run->request, run->last_words, run->relay.error.tail_size);
+                run_hint_print(run->request, run->last_words, run->relay.error.tail_size);
         return status;
 }
