@@ -87,13 +87,13 @@ static int hibernate_all(struct daemon_client *client, const struct session_line
                         (void) printf("%s: ", text);
                         (void) fflush(stdout);
                 }
-                if (code == 0 && hibernate_one(client, line, one, &why) < 0) {
-                        if (!line->json)
-                                (void) printf("%s\n", why.message);
-                        if (why.code != ERR_BUSY && why.code != ERR_GONE) {
-                                *err = why;
-                                code = -1;
-                        }
+                if (hibernate_one(client, line, one, &why) == 0)
+                        continue;
+                if (!line->json)
+                        (void) printf("%s\n", why.message);
+                if (why.code != ERR_BUSY && why.code != ERR_GONE) {
+                        *err = why; /* the others are hibernated nevertheless */
+                        code = -1;
                 }
         }
         json_decref(names);

@@ -299,13 +299,19 @@ def test_a_command_that_wants_the_network_is_told_how(served_glovebox: Glovebox)
 
 
 def test_hibernate_prints_what_holds_a_session_awake(served_glovebox: Glovebox) -> None:
+    good(served_glovebox("exec", "before", "-c", "1"))
     good(served_glovebox("exec", "demo", "-c", "kept = 41; stream = (i for i in range(3)); next(stream)"))
+    good(served_glovebox("exec", "behind", "-c", "1"))
     held = served_glovebox("session", "hibernate", "demo")
     lines = held.stdout.splitlines()
     assert held.returncode == NOT_STARTED and "demo is not hibernated: it stays in memory" in held.stderr, held
     assert "glovebox exec demo -c 'del stream'" in held.stderr
     assert lines[0].startswith("trimmed, ") and lines[1].startswith("held awake by stream: "), lines
-    assert served_glovebox("session", "hibernate", "--all").returncode == NOT_STARTED
+    everyone = served_glovebox("session", "hibernate", "--all")
+    assert everyone.returncode == NOT_STARTED, everyone
+    for other in ("before", "behind"):  # the one that is held keeps none of the others awake
+        assert f"{other}: asleep, " in everyone.stdout, everyone.stdout
+        good(served_glovebox("session", "rm", other))
     assert served_glovebox("session", "hibernate", "demo", "--json").returncode == NOT_STARTED
     assert good(served_glovebox("session", "hibernate", "demo", "--trim")).startswith("trimmed, ")
     assert "generator" in lines[1] and len(lines) == 2, lines
