@@ -173,7 +173,7 @@ static int take_lock(int fd) {
 void registry_find_socket(const char *dir, char ret_path[static REGISTRY_SOCKET_MAX]) {
         char path[4200], text[REGISTRY_SOCKET_MAX + 32] = "";
         (void) snprintf(path, sizeof(path), "%s/registry.lock", dir);
-        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
         const char *line = n > 0 ? strchr(text, '\n') : NULL;
         (void) snprintf(ret_path, REGISTRY_SOCKET_MAX, "%.*s", line ? (int) strcspn(line + 1, "\n") : 0,

@@ -113,7 +113,7 @@ static int row_from(json_t *json, struct registry_session *row) {
 int session_file_read(const char *state_dir, struct registry_session *ret_row, struct err *err) {
         char path[1200];
         session_file_path(state_dir, "", path);
-        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         json_t *json = fd < 0 ? NULL : json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
         struct registry_session row = { 0 };
         int code = json && is_as_written(json) ? row_from(json, &row) : -1;
