@@ -73,3 +73,30 @@ static inline pid_t sys_pidfd_get_pid(int pidfd) {
 static inline int sys_pidfd_get_pid_namespace(int pidfd) {
         return ioctl(pidfd, _IO(0xff, 5), 0);
 }
+
+/* The mount that `path` is the root of (Linux 6.8), or 0: it is the root of none, or the kernel cannot tell. Headers of
+ * older systems have a shorter struct statx, and musl has none. */
+struct sys_statx {
+        uint32_t mask, block_size;
+        uint64_t attributes, rest[16], mount_id, more[13];
+};
+_Static_assert(sizeof(struct sys_statx) == 256, "as in linux/stat.h");
+
+static inline uint64_t sys_mount_id(const char *path) {
+        enum { UNIQUE_MOUNT_ID = 0x4000, IS_MOUNT_ROOT = 0x2000 };
+        struct sys_statx status = { 0 };
+        if (syscall(SYS_statx, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, UNIQUE_MOUNT_ID, &status) < 0)
+                return 0;
+        return status.mask & UNIQUE_MOUNT_ID && status.attributes & IS_MOUNT_ROOT ? status.mount_id : 0;
+}
+
+/* How many mounts lie below this one, at most 1 (Linux 6.8). */
+static inline int sys_list_mounts(uint64_t mount_id) {
+        enum { LIST_MOUNTS = 458 }; /* on every architecture */
+        struct {
+                uint32_t size, spare;
+                uint64_t mount_id, after;
+        } request = { .size = sizeof(request), .mount_id = mount_id };
+        uint64_t found;
+        return (int) syscall(LIST_MOUNTS, &request, &found, 1, 0);
+}

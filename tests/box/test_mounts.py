@@ -108,6 +108,16 @@ def test_read_only_holds_for_mounts_below_the_mount(root_glovebox: Glovebox) -> 
     assert done.stdout == "x\n\n" and "Read-only file system" in done.stderr, done
 
 
+def test_what_the_host_has_mounted_below_usr_is_shown(root_glovebox: Glovebox) -> None:
+    """The overlay that gives a box inodes of its own for /usr would hide it."""
+    script = 'mount -t tmpfs none /usr/src && echo x >/usr/src/f && "$0" run -c "$1"'
+    code = "print(open('/usr/src/f').read()); open('/usr/src/g', 'w')"
+    command = ["/usr/bin/unshare", "-m", "sh", "-c", script, str(root_glovebox.binary), code]
+    environment = root_glovebox.environment()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "x\n\n" and "Read-only file system" in done.stderr, done
+
+
 def test_forbidden_sources_are_refused_by_name_of_the_rule(glovebox: Glovebox) -> None:
     secrets = [
         glovebox.place.make(f"home/{name}") for name in (".ssh", ".aws", ".gnupg", ".config", ".kube", ".docker")

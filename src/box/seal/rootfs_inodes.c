@@ -18,8 +18,13 @@
 
 enum { MOUNTS_MAX = 256 << 10 };
 
-/* What is mounted below would not be seen through an overlay. 1: there is something. */
+/* What is mounted below would not be seen through an overlay. 1: there is something. The text of all mounts of a box
+ * takes 60 µs to make, so the kernel is asked for a list first. */
 static int has_mounts_below(const struct stage *stage) {
+        uint64_t mount_id = sys_mount_id(TREE);
+        int n = mount_id ? sys_list_mounts(mount_id) : -1;
+        if (n >= 0)
+                return n;
         _cleanup_fd_ int fd = stage_open_self(stage, "mountinfo", O_RDONLY);
         _cleanup_free_ char *text = NULL;
         int code = fd < 0 ? fd : fd_read_to_end(fd, MOUNTS_MAX, &text, NULL);
