@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "api/api_request.h"
-#include "api/far_file.h"
 #include "api/receiving.h"
+#include "api/remote_file.h"
 #include "api/routes.h"
 #include "api/sandbox.h"
 #include "api/service.h"
@@ -129,11 +129,11 @@ void file_read(struct api_request *api_request) {
                 return;
         }
         const struct file_request request = request_of(api_request, &question);
-        struct session *far = far_file_session(api_request, false, &err);
-        if (far && question.is_stat)
-                far_file_stat(api_request, far, &request);
-        else if (far)
-                far_file_read(api_request, far, &request);
+        struct session *remote = remote_file_session(api_request, false, &err);
+        if (remote && question.is_stat)
+                remote_file_stat(api_request, remote, &request);
+        else if (remote)
+                remote_file_read(api_request, remote, &request);
         else if (question.is_stat)
                 answer_stat(api_request, &request);
         else if (operation_file_open(&api_request->caller, &request, &file, &err) < 0)
@@ -218,13 +218,13 @@ void file_write(struct api_request *api_request) {
                 api_request_refuse(api_request, &err);
                 return;
         }
-        struct session *far = far_file_session(api_request, request.creates, &err);
-        if (!far && err.code != ERR_NONE)
+        struct session *remote = remote_file_session(api_request, request.creates, &err);
+        if (!remote && err.code != ERR_NONE)
                 api_request_refuse(api_request, &err);
-        else if (far && (question.is_directory || question.target[0]))
-                far_file_change(api_request, far, &request, question.is_directory);
-        else if (far)
-                receiving_begin_far(api_request, far, &request);
+        else if (remote && (question.is_directory || question.target[0]))
+                remote_file_change(api_request, remote, &request, question.is_directory);
+        else if (remote)
+                receiving_begin_remote(api_request, remote, &request);
         else if (question.is_directory || question.target[0])
                 change_tree(api_request, &request, question.is_directory);
         else

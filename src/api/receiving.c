@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "api/api_request.h"
-#include "api/far_upload.h"
 #include "api/file.h"
+#include "api/remote_receiver.h"
 #include "api/sandbox.h"
 #include "api/service.h"
 #include "base/memory.h"
@@ -39,9 +39,9 @@ struct receiving {
         size_t n;
 
         /* of a sandbox that another Glovebox has: instead of the files */
-        bool is_far, is_held, is_ended; /* the body waits; it is over */
+        bool is_remote, is_held, is_ended; /* the body waits; it is over */
         struct remote_ask *ask; /* makes the sandbox there */
-        struct far_upload *uploads[FILES_MAX];
+        struct remote_receiver *remote_files[FILES_MAX];
         size_t n_done;
 };
 
@@ -55,7 +55,7 @@ static void receiving_free(struct receiving *receiving) {
         remote_ask_drop(receiving->ask);
         for (size_t i = 0; i < receiving->n; i++) {
                 file_receiver_abandon(&receiving->files[i]);
-                far_upload_drop(receiving->uploads[i]);
+                remote_receiver_drop(receiving->remote_files[i]);
         }
         const struct share_claim all = receiving_claim(receiving, receiving->n);
         share_give(&receiving->api_request->service->manager->shares, SHARE_FILES, &all);
@@ -84,16 +84,16 @@ static void receiving_on_gone(void *context) {
 
 /* ---- one file, there ---- */
 
-static void answer_far(struct receiving *receiving) {
+static void answer_remote(struct receiving *receiving) {
         struct api_request *api_request = receiving->api_request;
         json_t *list = json_array();
         bool is_created = false;
         for (size_t i = 0; i < receiving->n; i++) {
-                const struct far_upload *upload = receiving->uploads[i];
-                is_created |= far_upload_is_created(upload);
+                const struct remote_receiver *receiver = receiving->remote_files[i];
+                is_created |= remote_receiver_is_created(receiver);
                 json_array_append_new(list, json_pack("{s:o, s:I}", "path",
-                                                      json_sprintf("/workspace/%s", far_upload_path(upload)), "size",
-                                                      (json_int_t) far_upload_size(upload)));
+                                                      json_sprintf("/workspace/%s", remote_receiver_path(receiver)),
+                                                      "size", (json_int_t) remote_receiver_size(receiver)));
         }
         json_t *answer =
                 receiving->multipart ? json_pack("{s:O}", "files", list) : json_incref(json_array_get(list, 0));
@@ -102,7 +102,7 @@ static void answer_far(struct receiving *receiving) {
         api_request_answer(api_request, is_created ? 201 : 200, answer);
 }
 
-static void on_far_room(void *context) {
+static void on_remote_room(void *context) {
         struct receiving *receiving = context;
         if (!receiving->is_held || receiving->is_ended)
                 return;
@@ -110,32 +110,32 @@ static void on_far_room(void *context) {
         http_attend(receiving->api_request->request, &body_events, receiving);
 }
 
-static void on_far_done(void *context, const struct err *err) {
+static void on_remote_done(void *context, const struct err *err) {
         struct receiving *receiving = context;
         receiving->n_done++;
         if (err)
                 receiving_refuse(receiving, err);
         else if (receiving->is_ended && receiving->n_done == receiving->n)
-                answer_far(receiving);
+                answer_remote(receiving);
 }
 
-static const struct far_upload_events far_events = { on_far_room, on_far_done };
+static const struct remote_receiver_events remote_events = { on_remote_room, on_remote_done };
 
-static int add_far_file(struct receiving *receiving, const char *relative, struct err *err) {
+static int add_remote_file(struct receiving *receiving, const char *relative, struct err *err) {
         struct api_request *api_request = receiving->api_request;
         struct session *session = session_find(api_request->caller.manager, "", receiving->session);
         if (!session || !session->is_remote)
                 return err_set(err, ERR_GONE, "the sandbox was removed or moved while %.200s arrived", relative);
-        if (far_upload_begin(&api_request->caller, session, relative, api_request->service->settings->upload_max,
-                             &far_events, receiving, &receiving->uploads[receiving->n], err) < 0)
+        if (remote_receiver_begin(&api_request->caller, session, relative, api_request->service->settings->upload_max,
+                                  &remote_events, receiving, &receiving->remote_files[receiving->n], err) < 0)
                 return -1;
         receiving->n++;
         return 0;
 }
 
 /* The remote, or the connection to it, is slower than the client: the client waits. */
-static int add_far_bytes(struct receiving *receiving, const char *bytes, size_t size, struct err *err) {
-        int code = far_upload_piece(receiving->uploads[receiving->n - 1], bytes, size, err);
+static int add_remote_bytes(struct receiving *receiving, const char *bytes, size_t size, struct err *err) {
+        int code = remote_receiver_piece(receiving->remote_files[receiving->n - 1], bytes, size, err);
         if (code > 0 && !receiving->is_held) {
                 receiving->is_held = true;
                 http_attend(receiving->api_request->request, &held_events, receiving);
@@ -159,8 +159,8 @@ static int add_file(struct receiving *receiving, const char *relative, struct er
                 receiving->is_crowded = true;
                 return -1;
         }
-        if (receiving->is_far) {
-                if (file_check_name(relative, err) == 0 && add_far_file(receiving, relative, err) == 0)
+        if (receiving->is_remote) {
+                if (file_check_name(relative, err) == 0 && add_remote_file(receiving, relative, err) == 0)
                         return 0;
                 share_give(shares, SHARE_FILES, &one);
                 return -1;
@@ -181,8 +181,8 @@ static int add_file(struct receiving *receiving, const char *relative, struct er
 }
 
 static int add_bytes(struct receiving *receiving, const char *bytes, size_t size, struct err *err) {
-        if (receiving->is_far)
-                return add_far_bytes(receiving, bytes, size, err);
+        if (receiving->is_remote)
+                return add_remote_bytes(receiving, bytes, size, err);
         return file_receiver_piece(&receiving->files[receiving->n - 1], bytes, size, err);
 }
 
@@ -220,7 +220,8 @@ static int receiving_on_data(void *context, const char *bytes, size_t size, stru
 static int on_part_end(void *context, struct err *err) {
         struct receiving *receiving = context;
         if (!receiving->in_field)
-                return receiving->is_far ? far_upload_finish(receiving->uploads[receiving->n - 1], err) : 0;
+                return receiving->is_remote ? remote_receiver_finish(receiving->remote_files[receiving->n - 1], err)
+                                            : 0;
         receiving->field[receiving->field_size] = '\0';
         return workspace_check_path(receiving->field, receiving->directory, err);
 }
@@ -256,10 +257,10 @@ static json_t *finish_files(struct receiving *receiving, bool *ret_created, stru
 }
 
 /* The file of a form was finished with its part. */
-static void end_far(struct receiving *receiving) {
+static void end_remote(struct receiving *receiving) {
         struct err err = { 0 };
         int code = receiving->multipart ? multipart_finish(receiving->multipart, &err)
-                                        : far_upload_finish(receiving->uploads[0], &err);
+                                        : remote_receiver_finish(receiving->remote_files[0], &err);
         if (code == 0 && receiving->n == 0)
                 code = err_set(&err, ERR_USAGE, "there is no file in the form");
         receiving->is_ended = true;
@@ -267,13 +268,13 @@ static void end_far(struct receiving *receiving) {
         if (code < 0)
                 receiving_refuse(receiving, &err);
         else if (receiving->n_done == receiving->n)
-                answer_far(receiving);
+                answer_remote(receiving);
 }
 
 static void on_body_end(void *context) {
         struct receiving *receiving = context;
-        if (receiving->is_far) {
-                end_far(receiving);
+        if (receiving->is_remote) {
+                end_remote(receiving);
                 return;
         }
         struct api_request *api_request = receiving->api_request;
@@ -319,8 +320,9 @@ static int receiving_prepare(struct receiving *receiving, const struct file_requ
                                       &receiving->multipart, err);
         if (add_file(receiving, request->path, err) < 0)
                 return -1;
-        return length > 0 && !receiving->is_far ? file_receiver_check_size(&receiving->files[0], (uint64_t) length, err)
-                                                : 0;
+        return length > 0 && !receiving->is_remote
+                       ? file_receiver_check_size(&receiving->files[0], (uint64_t) length, err)
+                       : 0;
 }
 
 /* NULL: the request is answered. */
@@ -345,7 +347,7 @@ void receiving_begin(struct api_request *api_request, const struct file_request 
 }
 
 /* The sandbox exists at the remote: now the body may come. */
-static void begin_far_body(struct receiving *receiving) {
+static void begin_remote_body(struct receiving *receiving) {
         char session[sizeof(receiving->session)], path[PATH_ROOM]; /* which are written again */
         const struct file_request request = { .session = session, .path = path };
         struct err err = { 0 };
@@ -362,26 +364,27 @@ static void on_made(void *context, const char *text, size_t size, const struct e
         (void) size;
         receiving->ask = NULL;
         if (text)
-                begin_far_body(receiving);
+                begin_remote_body(receiving);
         else
                 receiving_refuse(receiving, err);
 }
 
 static const struct remote_ask_events make_events = { .done = on_made };
 
-void receiving_begin_far(struct api_request *api_request, struct session *session, const struct file_request *request) {
+void receiving_begin_remote(struct api_request *api_request, struct session *session,
+                            const struct file_request *request) {
         struct receiving *receiving = receiving_new(api_request);
         struct err err = { 0 };
         if (!receiving)
                 return;
-        receiving->is_far = true;
+        receiving->is_remote = true;
         (void) snprintf(receiving->session, sizeof(receiving->session), "%s", session->row.id);
         (void) snprintf(receiving->directory, sizeof(receiving->directory), "%s", request->path);
         caller_begin(&api_request->caller, "file.write", request->session);
         http_attend(api_request->request, &held_events, receiving);
         int code = remote_ask_make(&api_request->caller, session, &make_events, receiving, &receiving->ask, &err);
         if (code > 0)
-                begin_far_body(receiving);
+                begin_remote_body(receiving);
         else if (code < 0)
                 receiving_refuse(receiving, &err);
 }
