@@ -27,7 +27,7 @@ static enum err_code code_of(const char *name) {
         return ERR_SYSTEM;
 }
 
-static int take_answer(const struct message *message, json_t **ret_answer, struct err *err) {
+static int remote_client_take_answer(const struct message *message, json_t **ret_answer, struct err *err) {
         json_t *answer = json_loadb(message->bytes, message->size, JSON_REJECT_DUPLICATES, NULL);
         json_t *error = json_object_get(answer, "error");
         if (json_is_true(json_object_get(answer, "ok"))) {
@@ -51,7 +51,7 @@ static int remote_client_finish(struct remote_client *remote, remote_client_piec
                 if (n != 1)
                         return remote_client_lost(err);
                 if (message.type == MESSAGE_ANSWER)
-                        return take_answer(&message, ret_answer, err);
+                        return remote_client_take_answer(&message, ret_answer, err);
                 if (message.type == MESSAGE_DATA && piece && piece(context, message.bytes, message.size, err) < 0)
                         return -1;
         }

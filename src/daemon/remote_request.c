@@ -106,7 +106,7 @@ struct remote_request *remote_request_of(const struct caller *caller) {
         return caller->source == &source ? caller->source_context : NULL;
 }
 
-static void refuse(struct remote_request *request, const struct err *err, bool keeps_connection) {
+static void remote_request_refuse(struct remote_request *request, const struct err *err, bool keeps_connection) {
         struct caller *caller = request->caller;
         struct session *session = request->is_new && !request->is_started ? session_of(request) : NULL;
         const struct err copy = *err;
@@ -138,7 +138,7 @@ static void answer_text(struct remote_request *request, const char *bytes, size_
         struct err err;
         _cleanup_free_ char *text = remote_answer_copy_text(bytes, size, &size, &err);
         if (!text) {
-                refuse(request, &err, false);
+                remote_request_refuse(request, &err, false);
                 return;
         }
         note_state(request, "idle");
@@ -153,7 +153,7 @@ static void end_event(const struct remote_request *request) {
                 request->caller->type->output(request->caller, &last);
 }
 
-static void broken(struct remote_request *request, const struct err *why);
+static void remote_request_broken(struct remote_request *request, const struct err *why);
 
 static void take_refusal(struct remote_request *request, json_t *answer, bool is_notice) {
         const struct err err =
@@ -161,7 +161,7 @@ static void take_refusal(struct remote_request *request, json_t *answer, bool is
         json_decref(answer);
         if (is_notice && (err.code == ERR_GONE || err.code == ERR_TIMEOUT)) {
                 request->is_told = false;
-                broken(request, &err);
+                remote_request_broken(request, &err);
                 return;
         }
         if (!is_notice && err.code == ERR_NOT_FOUND && request->traits & REMOTE_REMOVAL) {
@@ -174,10 +174,10 @@ static void take_refusal(struct remote_request *request, json_t *answer, bool is
         if (described)
                 answer_json(request, described);
         else
-                refuse(request, &err, !is_notice);
+                remote_request_refuse(request, &err, !is_notice);
 }
 
-static void take_answer(struct remote_request *request, const struct message *message) {
+static void remote_request_take_answer(struct remote_request *request, const struct message *message) {
         bool is_notice = message->request == REMOTE_TUNNEL_NOTICE;
         struct err err;
         if (!is_notice)
@@ -192,7 +192,7 @@ static void take_answer(struct remote_request *request, const struct message *me
         if (!json_is_object(answer)) {
                 json_decref(answer);
                 (void) err_set(&err, ERR_PROTOCOL, "the remote's answer is damaged");
-                refuse(request, &err, false);
+                remote_request_refuse(request, &err, false);
         } else if (!json_is_true(json_object_get(answer, "ok")))
                 take_refusal(request, answer, is_notice);
         else {
@@ -225,7 +225,7 @@ static bool take_start(struct remote_request *request) {
         return true;
 }
 
-static bool take_event(struct remote_request *request, const struct message *message) {
+static bool remote_request_take_event(struct remote_request *request, const struct message *message) {
         struct caller *caller = request->caller;
         json_t *event = message->size <= PARSED_MAX && json_is_bounded(message->bytes, message->size)
                                 ? json_loadb(message->bytes, message->size, 0, NULL)
@@ -244,7 +244,7 @@ static bool take_event(struct remote_request *request, const struct message *mes
         return goes_on;
 }
 
-static bool take_output(struct remote_request *request, const struct message *message) {
+static bool remote_request_take_output(struct remote_request *request, const struct message *message) {
         struct caller *caller = request->caller;
         uint32_t number;
         const char *bytes;
@@ -268,7 +268,7 @@ static bool take_output(struct remote_request *request, const struct message *me
         return true;
 }
 
-static void take_data(struct remote_request *request, const struct message *message) {
+static void remote_request_take_data(struct remote_request *request, const struct message *message) {
         struct client_request *local = client_request_of(request->caller);
         const struct caller_type *type = request->caller->type;
         if (!(request->traits & REMOTE_DOWNLOAD) || (!local && !type->data))
@@ -281,26 +281,26 @@ static void take_data(struct remote_request *request, const struct message *mess
 }
 
 /* False: the request is over. */
-static bool take_message(struct remote_request *request, const struct message *message) {
+static bool remote_request_take_message(struct remote_request *request, const struct message *message) {
         if (message->request != REMOTE_REQUEST_NUMBER && message->request != REMOTE_TUNNEL_NOTICE) {
                 struct err err;
                 (void) err_set(&err, ERR_PROTOCOL, "the remote answers something that was not asked");
-                refuse(request, &err, false);
+                remote_request_refuse(request, &err, false);
                 return false;
         }
         request->is_told = true;
         request->away_since_ms = message->request == REMOTE_REQUEST_NUMBER ? 0 : request->away_since_ms;
         switch (message->type) {
         case MESSAGE_EVENT:
-                return take_event(request, message);
+                return remote_request_take_event(request, message);
         case MESSAGE_OUT:
         case MESSAGE_ERR:
-                return take_output(request, message);
+                return remote_request_take_output(request, message);
         case MESSAGE_ANSWER:
-                take_answer(request, message);
+                remote_request_take_answer(request, message);
                 return false;
         default:
-                take_data(request, message);
+                remote_request_take_data(request, message);
                 return true;
         }
 }
@@ -317,7 +317,7 @@ static void on_timer(void *context) {
         }
         (void) err_set(&err, ERR_TIMEOUT, "the remote at %.200s does not answer in time (--remote-timeout)",
                        remote_place_words(request->manager, &request->place));
-        refuse(request, &err, false);
+        remote_request_refuse(request, &err, false);
 }
 
 /* -1 with err if the connection is not made again for this request. */
@@ -341,7 +341,7 @@ static uint64_t longer_pause(uint64_t pause_ms) {
         return pause_ms * 2 < PAUSE_MAX_MS ? pause_ms * 2 : PAUSE_MAX_MS;
 }
 
-static void broken(struct remote_request *request, const struct err *why) {
+static void remote_request_broken(struct remote_request *request, const struct err *why) {
         uint64_t now_ms = loop_now_ms();
         struct err err;
         bool was_sent = request->fd >= 0 && why == NULL;
@@ -351,7 +351,7 @@ static void broken(struct remote_request *request, const struct err *why) {
                 request->pause_ms = 0;
         }
         if (check_retry(request, was_sent, why, &err) < 0) {
-                refuse(request, &err, false);
+                remote_request_refuse(request, &err, false);
                 return;
         }
         loop_timer_drop(&request->timer);
@@ -359,7 +359,7 @@ static void broken(struct remote_request *request, const struct err *why) {
         request->pause_ms = longer_pause(request->pause_ms);
         if (!request->timer) {
                 (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-                refuse(request, &err, false);
+                remote_request_refuse(request, &err, false);
         }
 }
 
@@ -407,7 +407,7 @@ static void connect_now(struct remote_request *request) {
         struct err err;
         if (remote_link_take(manager, &request->place, &request->fd, &request->is_fresh, &err) < 0) {
                 request->fd = -1;
-                broken(request, &err);
+                remote_request_broken(request, &err);
                 return;
         }
         request->is_told = false;
@@ -416,7 +416,7 @@ static void connect_now(struct remote_request *request) {
         request->watch = loop_watch(manager->loop, request->fd, EPOLLIN, remote_request_on_event, request);
         if (!request->watch || send_request(request) < 0) {
                 (void) err_set(&err, ERR_GONE, "the helper that connects to the remote has died");
-                broken(request, &err);
+                remote_request_broken(request, &err);
                 return;
         }
         remote_request_watch(request);
@@ -438,17 +438,17 @@ static bool is_wanted(const struct remote_request *request) {
 
 /* Handles what was received. False: the request has ended. If the caller takes no more of a file, the rest waits in the
  * parser. */
-static bool take_messages(struct remote_request *request) {
+static bool remote_request_take_messages(struct remote_request *request) {
         bool is_file = request->traits & REMOTE_DOWNLOAD;
         struct message message;
         int code = 0;
         while ((!is_file || is_wanted(request)) && (code = message_parser_next(&request->parser, &message)) == 1)
-                if (!take_message(request, &message))
+                if (!remote_request_take_message(request, &message))
                         return false;
         if (code < 0) {
                 struct err err;
                 (void) err_set(&err, ERR_PROTOCOL, "the remote broke the protocol");
-                refuse(request, &err, false);
+                remote_request_refuse(request, &err, false);
                 return false;
         }
         /* A client that does not read makes only the remote wait. */
@@ -463,26 +463,26 @@ static void on_wanted(void *context) {
         struct remote_request *request = context;
         remote_request_watch(request);
         if (request->watch && request->traits & REMOTE_DOWNLOAD)
-                (void) take_messages(request);
+                (void) remote_request_take_messages(request);
 }
 
 /* False: the request is over. */
-static bool receive(struct remote_request *request) {
+static bool remote_request_receive(struct remote_request *request) {
         long n = message_parser_read(&request->parser, request->fd);
         if (n == -EAGAIN || n == -EINTR)
                 return true;
         if (n <= 0) {
-                broken(request, NULL);
+                remote_request_broken(request, NULL);
                 return false;
         }
-        return take_messages(request);
+        return remote_request_take_messages(request);
 }
 
 static void remote_request_on_event(void *context, uint32_t events) {
         struct remote_request *request = context;
         if (events & EPOLLOUT) {
                 if (message_queue_flush(&request->queue, request->fd) < 0) {
-                        broken(request, NULL);
+                        remote_request_broken(request, NULL);
                         return;
                 }
                 bool has_room = message_queue_size(&request->queue) < REMOTE_REQUEST_QUEUE_HIGH;
@@ -495,7 +495,7 @@ static void remote_request_on_event(void *context, uint32_t events) {
                 }
         }
         if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-                (void) receive(request);
+                (void) remote_request_receive(request);
 }
 
 /* ---- the beginning ---- */

@@ -35,7 +35,7 @@ enum {
 
 /* ---- output ---- */
 
-static void take_output(struct kernel *kernel, enum journal_stream stream, size_t budget, uint64_t budget_us) {
+static void kernel_take_output(struct kernel *kernel, enum journal_stream stream, size_t budget, uint64_t budget_us) {
         int fd = kernel->fds[MAKER_OUT + (int) stream];
         uint64_t began_us = loop_now_us();
         while (budget > 0 && fd >= 0 && loop_now_us() - began_us <= budget_us) {
@@ -81,7 +81,7 @@ static void on_late(void *context) {
 
 static void kernel_channel_on_output(struct kernel *kernel, enum journal_stream stream) {
         if (journal_open_run(kernel->journal)) {
-                take_output(kernel, stream, OUTPUT_BUDGET, OUTPUT_US);
+                kernel_take_output(kernel, stream, OUTPUT_BUDGET, OUTPUT_US);
                 if (!kernel->late_timer && journal_has_late_output(kernel->journal))
                         kernel->late_timer = loop_timer(kernel->loop, loop_now_ms() + JOURNAL_LATE_MS, on_late, kernel);
                 if (journal_is_cut(kernel->journal, stream))
@@ -120,7 +120,7 @@ void kernel_drain(struct kernel *kernel) {
         for (int i = 0; i < JOURNAL_STREAMS; i++) {
                 int there = 0;
                 if (waiting[i].revents && ioctl(waiting[i].fd, FIONREAD, &there) == 0)
-                        take_output(kernel, (enum journal_stream) i, (size_t) there, UINT64_MAX);
+                        kernel_take_output(kernel, (enum journal_stream) i, (size_t) there, UINT64_MAX);
         }
 }
 

@@ -113,7 +113,7 @@ static void name_helpers(struct session_manager *manager) {
                 manager->helpers[i] = (struct helper) { .name = names[i], .loop = manager->loop, .context = manager };
 }
 
-static int make_directories(const struct session_manager *manager, struct err *err) {
+static int manager_make_directories(const struct session_manager *manager, struct err *err) {
         static const char *const names[] = { "state", "sessions", "outputs" };
         if (data_dir_mark(manager->data_dir, err) < 0)
                 return -1;
@@ -135,7 +135,7 @@ int manager_open(struct session_manager *manager, struct err *err) {
         /* Opened before the registry is locked: a killed process closes its descriptors in reverse order, and closing
          * this one can take 20 ms, during which the dead daemon would still hold the lock. */
         disk_reserve_open(manager->data_dir);
-        if (make_directories(manager, err) < 0 || disk_open(manager, err) < 0 ||
+        if (manager_make_directories(manager, err) < 0 || disk_open(manager, err) < 0 ||
             registry_open(manager->data_dir, &manager->registry, quarantined, err) < 0)
                 return -1;
         registry_name_socket(manager->registry, manager->options->socket_path);
