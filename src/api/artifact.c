@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "api/api_request.h"
+#include "api/file_download.h"
 #include "api/remote_file.h"
 #include "api/remote_zip.h"
 #include "api/routes.h"
 #include "api/sending.h"
 #include "api/service.h"
-#include "api/serving.h"
 #include "api/zip.h"
 #include "base/fd.h"
 #include "base/memory.h"
@@ -108,7 +108,7 @@ void artifacts_download(struct api_request *api_request) {
                 return;
         }
         if (S_ISREG(file.status.st_mode)) {
-                serving_begin(api_request, file.fd, &file.status, strrchr(relative, '/') + 1);
+                file_download_begin(api_request, file.fd, &file.status, strrchr(relative, '/') + 1);
                 return;
         }
         fd_close(&file.fd);
@@ -162,7 +162,7 @@ static void api_artifact_on_listed(struct caller *caller, struct artifact_list *
                 return;
         }
         (void) snprintf(name, sizeof(name), "%s-artifacts.zip", api_request_user(api_request));
-        (void) serving_name(api_request, name);
+        (void) file_download_name(api_request, name);
         sending_begin(api_request, &source->source, 200, "application/zip", HTTP_CHUNKED);
 }
 

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "api/api_request.h"
-#include "api/receiving.h"
+#include "api/body_upload.h"
+#include "api/file_download.h"
 #include "api/remote_file.h"
 #include "api/routes.h"
 #include "api/sandbox.h"
 #include "api/service.h"
-#include "api/serving.h"
 #include "base/fd.h"
 #include "daemon/operation.h"
 #include "http/query.h"
@@ -142,7 +142,7 @@ void file_read(struct api_request *api_request) {
                 answer_directory(api_request, &file);
         else {
                 const char *slash = strrchr(file.path, '/');
-                serving_begin(api_request, file.fd, &file.status, slash ? slash + 1 : file.path);
+                file_download_begin(api_request, file.fd, &file.status, slash ? slash + 1 : file.path);
         }
 }
 
@@ -202,7 +202,7 @@ static int check_write(const struct api_request *api_request, const struct quest
 }
 
 void file_write(struct api_request *api_request) {
-        bool is_form = receiving_is_form(api_request);
+        bool is_form = body_upload_is_form(api_request);
         struct question question;
         struct err err;
         if (read_question(api_request, &question, &err) < 0 || check_write(api_request, &question, is_form, &err) < 0) {
@@ -224,11 +224,11 @@ void file_write(struct api_request *api_request) {
         else if (remote && (question.is_directory || question.target[0]))
                 remote_file_change(api_request, remote, &request, question.is_directory);
         else if (remote)
-                receiving_begin_remote(api_request, remote, &request);
+                body_upload_begin_remote(api_request, remote, &request);
         else if (question.is_directory || question.target[0])
                 change_tree(api_request, &request, question.is_directory);
         else
-                receiving_begin(api_request, &request);
+                body_upload_begin(api_request, &request);
 }
 
 /* ---- remove ---- */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "api/api_request.h"
+#include "api/file_download.h"
 #include "api/service.h"
-#include "api/serving.h"
 #include "base/json_bounds.h"
 #include "base/memory.h"
 #include "daemon/operation.h"
@@ -176,11 +176,11 @@ static void remote_file_on_listed(struct remote_file *remote, json_t *answer) {
         api_request_answer(remote_file_end(remote), 200, told);
 }
 
-static void send_bytes(struct remote_file *remote, const struct serving_file *file) {
+static void send_bytes(struct remote_file *remote, const struct file_download_file *file) {
         struct api_request *api_request = remote->api_request;
         struct http_request *request = api_request->request;
-        struct serving_part part;
-        if (!serving_head(api_request, file, &part)) { /* answered, and gone */
+        struct file_download_part part;
+        if (!file_download_head(api_request, file, &part)) { /* answered, and gone */
                 free(remote);
                 return;
         }
@@ -205,7 +205,8 @@ static void remote_file_on_looked(struct remote_file *remote, json_t *answer) {
         const char *tag = json_string_value(json_object_get(answer, "tag"));
         const char *slash = strrchr(remote->path, '/');
         json_int_t size = json_integer_value(json_object_get(answer, "size"));
-        struct serving_file file = { .name = slash ? slash + 1 : remote->path, .size = size > 0 ? (uint64_t) size : 0 };
+        struct file_download_file file = { .name = slash ? slash + 1 : remote->path,
+                                           .size = size > 0 ? (uint64_t) size : 0 };
         struct err err;
         if (tag && strlen(tag) < sizeof(file.tag) && http_is_value(tag, strlen(tag)))
                 (void) snprintf(file.tag, sizeof(file.tag), "%s", tag);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "api/api_request.h"
-#include "api/serving.h"
+#include "api/file_download.h"
 #include "api/zip_format.h"
 #include "base/json_bounds.h"
 #include "daemon/remote_ask.h"
@@ -263,7 +263,7 @@ static void remote_zip_on_listed(struct remote_zip *zip, json_t *answer) {
         }
         (void) snprintf(name, sizeof(name), "%s-artifacts.zip", api_request_user(api_request));
         zip->format = zip_format_new(&list);
-        if (!zip->format || serving_name(api_request, name) < 0 ||
+        if (!zip->format || file_download_name(api_request, name) < 0 ||
             http_stream_begin(api_request->request, 200, "application/zip", HTTP_CHUNKED) < 0) {
                 remote_zip_refuse_memory(zip);
                 return;
