@@ -23,9 +23,9 @@
 #include "box/seal/tree.h"
 #include "cli/box_target.h"
 #include "cli/local_run.h"
-#include "cli/run_neighbours.h"
 #include "cli/run_phases.h"
 #include "cli/run_program.h"
+#include "cli/run_script_files.h"
 #include "cli/run_state.h"
 #include "cli/run_warm.h"
 #include "egress/egress.h"
@@ -135,7 +135,7 @@ static int open_workspace(struct cold_run *cold, struct err *err) {
                 tree_make_tmpfs(limits->disk_bytes, limits->disk_files, cold->host_uid, cold->host_gid, 0755);
         if (run->workspace_fd < 0)
                 return err_sys(err, -run->workspace_fd, "making a workspace");
-        run_neighbours_link(run->request, run->workspace_fd);
+        run_script_files_link(run->request, run->workspace_fd);
         return 0;
 }
 
