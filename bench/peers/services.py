@@ -50,7 +50,7 @@ class Services:
         )
         if "incus" in self.of:
             sockets += ("--incus-socket", str(self.of["incus"].socket), "--incus-image", incus_server.IMAGE)
-        return (*sockets, "--engine-image", engines.IMAGE, "--preload", "", "--stock", "0")
+        return (*sockets, "--engine-image", engines.IMAGE, "--preload", "", "--box-pool", "0")
 
     def plain_run(self, name: str, runtime: str = "") -> int:
         """`docker run --rm IMAGE python3 -c 'print(1+1)'`, hardened as the seeds do, without a command line's own

@@ -15,7 +15,7 @@ from client import Client
 from context import API_KEY, Bench, say
 from http_client import HttpClient
 from measure import Bar, Contender, Lazy, Table, take_turns
-from peers import far, services
+from peers import delayed_network, services
 from tables.warm import is_two
 
 NAME = "engines"
@@ -35,9 +35,9 @@ KINDS: dict[str, tuple[str, dict[str, str], tuple[str, str] | None]] = {
 SLOW = ("gVisor", "incus")  # measured in every second round
 
 
-def network(bench: Bench) -> far.FarAway:
+def network(bench: Bench) -> delayed_network.DelayedNetwork:
     """To the REST API of a second daemon."""
-    return bench.share("far away", lambda: far.FarAway(bench.service().api_port()))
+    return bench.share("delayed network", lambda: delayed_network.DelayedNetwork(bench.service().api_port()))
 
 
 class Sessions:
@@ -133,7 +133,7 @@ def measure(bench: Bench) -> Table:
         ]
         table.bars.append(Bar(f"{engine}, pooled run", "faster", 10, f"{engine}, plain run"))
     table.bars.append(Bar("remote, added to a warm run", "within", 1.25, "remote, HTTP round trip"))  # two would be 2
-    table.notes.append(f"the network to the remote delays each way by {far.DELAY_S * 1000:g} ms")
+    table.notes.append(f"the network to the remote delays each way by {delayed_network.DELAY_S * 1000:g} ms")
     peaks = ", ".join(f"{kind} {sessions.memory_bytes / (1 << 20):.0f} MiB" for kind, sessions in kinds.items())
     table.notes.append(f"memory of a box after its first run, without the engine's own processes: {peaks}")
     table.notes.append("a plain run is create, start, wait and remove of a container with the same hardening")

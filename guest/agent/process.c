@@ -28,8 +28,8 @@ enum { STEP_DESCRIPTORS, STEP_TERMINAL, STEP_IDENTITY, STEP_DIRECTORY, STEP_EXEC
 static const char *const step_names[STEPS] = { "arranging its descriptors", "taking its terminal", "becoming its user",
                                                "entering its directory", "executing it" };
 
-static void fail(int report_fd, int code, uint32_t step) __attribute__((noreturn));
-static void fail(int report_fd, int code, uint32_t step) {
+static void process_fail(int report_fd, int code, uint32_t step) __attribute__((noreturn));
+static void process_fail(int report_fd, int code, uint32_t step) {
         struct failure failure = { code, step };
         (void) fd_write_all(report_fd, &failure, sizeof(failure));
         _exit(127);
@@ -114,15 +114,15 @@ static void become(const struct process *process, int report_fd) {
         (void) setsid();
         int code = arrange_descriptors(process, &report_fd);
         if (code < 0)
-                fail(report_fd, code, STEP_DESCRIPTORS);
+                process_fail(report_fd, code, STEP_DESCRIPTORS);
         if (process->terminal && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
-                fail(report_fd, -errno, STEP_TERMINAL);
+                process_fail(report_fd, -errno, STEP_TERMINAL);
         code = process->identity ? identity_become(process->identity) : 0;
         if (code < 0)
-                fail(report_fd, code, STEP_IDENTITY);
+                process_fail(report_fd, code, STEP_IDENTITY);
         if (chdir(process->cwd) < 0)
-                fail(report_fd, -errno, STEP_DIRECTORY);
-        fail(report_fd, execute(process->argv, process->envp), STEP_EXECUTE);
+                process_fail(report_fd, -errno, STEP_DIRECTORY);
+        process_fail(report_fd, execute(process->argv, process->envp), STEP_EXECUTE);
 }
 
 int process_start(struct process *process, const char **ret_step) {

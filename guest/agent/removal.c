@@ -38,7 +38,7 @@ static int remove_entry(int dir_fd, const char *name) {
         return errno == ENOTDIR ? code : errno == EEXIST ? -ENOTEMPTY : -errno;
 }
 
-static DIR *open_directory(int dir_fd, const char *name, int *ret_code) {
+static DIR *removal_open_directory(int dir_fd, const char *name, int *ret_code) {
         _cleanup_fd_ int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         DIR *directory = fd < 0 ? NULL : fdopendir(fd);
         if (directory)
@@ -103,7 +103,7 @@ static bool removal_step(struct removal *removal) {
         if (code == -ENOTEMPTY) {
                 (void) snprintf(removal->below_name, sizeof(removal->below_name), "%s", name);
                 code = 0;
-                removal->below = open_directory(dirfd(removal->top), removal->below_name, &code);
+                removal->below = removal_open_directory(dirfd(removal->top), removal->below_name, &code);
                 if (code == 0)
                         return true;
         }
@@ -128,7 +128,7 @@ int removal_start(struct request *request) {
                 return -EAGAIN;
         }
         request->step = "opening the directory";
-        DIR *top = open_directory(AT_FDCWD, path, &code);
+        DIR *top = removal_open_directory(AT_FDCWD, path, &code);
         if (!top)
                 return code;
         removals[n_removals++] = (struct removal) { .id = request->id, .path = take_ptr(path), .top = top };

@@ -215,7 +215,7 @@ static void serve(const char *text, const int *fds, size_t n_fds) {
         }
 }
 
-static void receive(void) {
+static void users_receive(void) {
         char text[MESSAGE_MAX + 1];
         int fds[STREAMS];
         size_t n_fds = 0;
@@ -255,7 +255,7 @@ bool users_happened(const struct polls *polls) {
 
 void users_move(void) {
         if (users.channel_fd >= 0)
-                receive();
+                users_receive();
 }
 
 void users_reaped(pid_t pid, int status) {

@@ -33,7 +33,7 @@ static int receive_one(struct channel_frame *ret_frame) {
         return 1;
 }
 
-static uint32_t number_at(const char *at) {
+static uint32_t channel_number_at(const char *at) {
         uint32_t number;
         memcpy(&number, at, sizeof(number));
         return le32toh(number);
@@ -43,11 +43,11 @@ static uint32_t number_at(const char *at) {
 static int add_piece(const struct channel_frame *piece, struct channel_frame *whole, size_t *got) {
         if (piece->size < PIECE_HEAD)
                 return -1;
-        uint32_t size = number_at(piece->payload), offset = number_at(piece->payload + 4);
+        uint32_t size = channel_number_at(piece->payload), offset = channel_number_at(piece->payload + 4);
         size_t more = piece->size - PIECE_HEAD;
         if (offset == 0) {
                 free(whole->payload);
-                *whole = (struct channel_frame) { (uint8_t) number_at(piece->payload + 8), NULL, size };
+                *whole = (struct channel_frame) { (uint8_t) channel_number_at(piece->payload + 8), NULL, size };
                 *got = 0;
                 if (size > REQUEST_MAX || !(whole->payload = malloc((size_t) size + 1)))
                         return -1;

@@ -63,8 +63,8 @@ static bool is_environment(json_t *env) {
 
 /* ---- the child ---- */
 
-static void fail(int report_fd) __attribute__((noreturn));
-static void fail(int report_fd) {
+static void command_fail(int report_fd) __attribute__((noreturn));
+static void command_fail(int report_fd) {
         int code = errno;
         (void) fd_write_all(report_fd, &code, sizeof(code));
         _exit(NOT_FOUND);
@@ -84,9 +84,9 @@ static void become(const struct command *command, int report_fd) {
                 in_fd = open(command->stdin_path ? command->stdin_path : "/dev/null", O_RDONLY | O_CLOEXEC);
         if (in_fd < 0 || dup2(in_fd, 0) < 0 || (command->cwd && chdir(command->cwd) < 0) ||
             sigprocmask(SIG_SETMASK, &none, NULL) < 0)
-                fail(report_fd);
+                command_fail(report_fd);
         (void) execvp(command->argv[0], command->argv);
-        fail(report_fd);
+        command_fail(report_fd);
 }
 
 /* ---- until it ends ---- */

@@ -86,8 +86,8 @@ static int restrict_files(char *const *writable) {
         return landlock_restrict((const char *const *) writable, n);
 }
 
-static void fail(int host_fd, int code, const char *step) __attribute__((noreturn));
-static void fail(int host_fd, int code, const char *step) {
+static void entry_fail(int host_fd, int code, const char *step) __attribute__((noreturn));
+static void entry_fail(int host_fd, int code, const char *step) {
         struct frame_writer payload = { 0 };
         frame_put_u32(&payload, (uint32_t) -code);
         frame_put_text(&payload, step);
@@ -114,7 +114,7 @@ static int read_arguments(char *ret_argv[static ARGUMENTS + WRITABLE_MAX + 1]) {
 static void seal_as_root(int host_fd, const struct limits *limits) {
         struct err err = { 0 };
         if (view_seal(limits, &err) < 0 || view_drop_privileges(&err) < 0)
-                fail(host_fd, err.sys_errno ? -err.sys_errno : -EPERM, err.message);
+                entry_fail(host_fd, err.sys_errno ? -err.sys_errno : -EPERM, err.message);
 }
 
 int main(int argc, char **argv) {
@@ -131,29 +131,29 @@ int main(int argc, char **argv) {
                                        .disk_bytes = strtoull(argv[4], NULL, 10) };
         int host_fd = connect_to_host(), code;
         if (host_fd < 0)
-                fail(-1, host_fd, "connecting to the host");
+                entry_fail(-1, host_fd, "connecting to the host");
         bool is_root = geteuid() == 0, is_bounded = !strstr(argv[5], ENTRY_UNBOUNDED);
         if (is_root)
                 seal_as_root(host_fd, &limits);
         if (strstr(argv[5], ENTRY_SENDS_WORKSPACE) && (code = hand_out_workspace(host_fd)) < 0)
-                fail(host_fd, code, "handing out the workspace");
+                entry_fail(host_fd, code, "handing out the workspace");
         bool relays = port && access(ENGINE_PROXY, F_OK) == 0;
         if (port && !relays && (code = hand_out_listener(host_fd, (uint16_t) port)) < 0)
-                fail(host_fd, code, "making the proxy's socket");
+                entry_fail(host_fd, code, "making the proxy's socket");
         if ((code = privilege_set_rlimits(&limits, is_bounded, is_bounded)) < 0)
-                fail(host_fd, code, "setting resource limits");
+                entry_fail(host_fd, code, "setting resource limits");
         if ((code = check_privileges()) < 0)
-                fail(host_fd, code, "having no privileges");
+                entry_fail(host_fd, code, "having no privileges");
         (void) mkdir(BOX_WORKSPACE "/artifacts", 0755); /* as in a native box; the workspace may be read-only */
         if ((code = restrict_files(argv + ARGUMENTS)) < 0)
-                fail(host_fd, code, "restricting file access with Landlock");
+                entry_fail(host_fd, code, "restricting file access with Landlock");
         if ((code = seccomp_install()) < 0)
-                fail(host_fd, code, "installing the system-call filter");
+                entry_fail(host_fd, code, "installing the system-call filter");
         if (relays && (code = relay_start((uint16_t) port)) < 0)
-                fail(host_fd, code, "starting the relay to the proxy");
+                entry_fail(host_fd, code, "starting the relay to the proxy");
         char *const agent_argv[] = { (char[]) { "agent" }, NULL };
         char *const none[] = { NULL };
         (void) fcntl(host_fd, F_SETFD, 0);
         (void) execve(ENGINE_PROGRAMS "/agent", agent_argv, none);
-        fail(host_fd, -errno, "starting the agent");
+        entry_fail(host_fd, -errno, "starting the agent");
 }

@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "api/api_request.h"
-#include "api/far_file.h"
-#include "api/far_zip.h"
+#include "api/file_download.h"
+#include "api/remote_file.h"
+#include "api/remote_zip.h"
 #include "api/routes.h"
 #include "api/sending.h"
 #include "api/service.h"
-#include "api/serving.h"
 #include "api/zip.h"
 #include "base/fd.h"
 #include "base/memory.h"
@@ -59,9 +59,9 @@ static void write_list(const struct artifact_list *list, const char *user, struc
 
 void artifacts_list(struct api_request *api_request) {
         struct err err;
-        struct session *far = far_file_session(api_request, false, &err);
-        if (far) {
-                far_file_list_artifacts(api_request, far);
+        struct session *remote = remote_file_session(api_request, false, &err);
+        if (remote) {
+                remote_file_list_artifacts(api_request, remote);
                 return;
         }
         _cleanup_free_ char *user = http_encode(api_request_user(api_request), false);
@@ -97,18 +97,18 @@ void artifacts_download(struct api_request *api_request) {
         const struct file_request request = { .session = api_request_user(api_request),
                                               .path = relative,
                                               .no_links = true };
-        struct session *far = far_file_session(api_request, false, &err);
-        if (far && read_path(api_request, relative, &err) == 0) {
-                far_file_read(api_request, far, &request);
+        struct session *remote = remote_file_session(api_request, false, &err);
+        if (remote && read_path(api_request, relative, &err) == 0) {
+                remote_file_read(api_request, remote, &request);
                 return;
         }
-        if (far || read_path(api_request, relative, &err) < 0 ||
+        if (remote || read_path(api_request, relative, &err) < 0 ||
             operation_file_open(&api_request->caller, &request, &file, &err) < 0) {
                 api_request_refuse(api_request, &err);
                 return;
         }
         if (S_ISREG(file.status.st_mode)) {
-                serving_begin(api_request, file.fd, &file.status, strrchr(relative, '/') + 1);
+                file_download_begin(api_request, file.fd, &file.status, strrchr(relative, '/') + 1);
                 return;
         }
         fd_close(&file.fd);
@@ -162,7 +162,7 @@ static void api_artifact_on_listed(struct caller *caller, struct artifact_list *
                 return;
         }
         (void) snprintf(name, sizeof(name), "%s-artifacts.zip", api_request_user(api_request));
-        (void) serving_name(api_request, name);
+        (void) file_download_name(api_request, name);
         sending_begin(api_request, &source->source, 200, "application/zip", HTTP_CHUNKED);
 }
 
@@ -173,9 +173,9 @@ void artifacts_zip(struct api_request *api_request) {
                                     "wait for one of them to be sent");
                 return;
         }
-        struct session *far = far_file_session(api_request, false, &err);
-        if (far) {
-                far_zip_send(api_request, far);
+        struct session *remote = remote_file_session(api_request, false, &err);
+        if (remote) {
+                remote_zip_send(api_request, remote);
                 return;
         }
         api_request_attend(api_request);

@@ -179,7 +179,7 @@ static struct run_reference reference_of(const struct api_request *api_request) 
 }
 
 /* A whole number in the query or a header; 0: not given; -1: not a number. */
-static int64_t parse_number(const char *text) {
+static int64_t execution_parse_number(const char *text) {
         char *end;
         if (!text)
                 return 0;
@@ -192,7 +192,7 @@ static int64_t query_number(struct api_request *api_request, const char *name, s
         struct http_pairs query;
         if (http_query_parse(http_query(api_request->request), &query, err) < 0)
                 return -1;
-        int64_t value = parse_number(http_query_find(&query, name));
+        int64_t value = execution_parse_number(http_query_find(&query, name));
         http_query_free(&query);
         return value >= 0 ? value : err_set(err, ERR_USAGE, "%s must be a whole number", name);
 }
@@ -201,8 +201,8 @@ void execution_events(struct api_request *api_request) {
         struct err err;
         int64_t from = query_number(api_request, "from", &err);
         const char *last = http_header(api_request->request, "Last-Event-ID");
-        if (from == 0 && last && parse_number(last) >= 0)
-                from = parse_number(last) + 1;
+        if (from == 0 && last && execution_parse_number(last) >= 0)
+                from = execution_parse_number(last) + 1;
         if (from < 0) {
                 api_request_refuse(api_request, &err);
                 return;

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "api/api_request.h"
-#include "api/far_file.h"
-#include "api/receiving.h"
+#include "api/body_upload.h"
+#include "api/file_download.h"
+#include "api/remote_file.h"
 #include "api/routes.h"
 #include "api/sandbox.h"
 #include "api/service.h"
-#include "api/serving.h"
 #include "base/fd.h"
 #include "daemon/operation.h"
 #include "http/query.h"
@@ -129,11 +129,11 @@ void file_read(struct api_request *api_request) {
                 return;
         }
         const struct file_request request = request_of(api_request, &question);
-        struct session *far = far_file_session(api_request, false, &err);
-        if (far && question.is_stat)
-                far_file_stat(api_request, far, &request);
-        else if (far)
-                far_file_read(api_request, far, &request);
+        struct session *remote = remote_file_session(api_request, false, &err);
+        if (remote && question.is_stat)
+                remote_file_stat(api_request, remote, &request);
+        else if (remote)
+                remote_file_read(api_request, remote, &request);
         else if (question.is_stat)
                 answer_stat(api_request, &request);
         else if (operation_file_open(&api_request->caller, &request, &file, &err) < 0)
@@ -142,7 +142,7 @@ void file_read(struct api_request *api_request) {
                 answer_directory(api_request, &file);
         else {
                 const char *slash = strrchr(file.path, '/');
-                serving_begin(api_request, file.fd, &file.status, slash ? slash + 1 : file.path);
+                file_download_begin(api_request, file.fd, &file.status, slash ? slash + 1 : file.path);
         }
 }
 
@@ -202,7 +202,7 @@ static int check_write(const struct api_request *api_request, const struct quest
 }
 
 void file_write(struct api_request *api_request) {
-        bool is_form = receiving_is_form(api_request);
+        bool is_form = body_upload_is_form(api_request);
         struct question question;
         struct err err;
         if (read_question(api_request, &question, &err) < 0 || check_write(api_request, &question, is_form, &err) < 0) {
@@ -218,17 +218,17 @@ void file_write(struct api_request *api_request) {
                 api_request_refuse(api_request, &err);
                 return;
         }
-        struct session *far = far_file_session(api_request, request.creates, &err);
-        if (!far && err.code != ERR_NONE)
+        struct session *remote = remote_file_session(api_request, request.creates, &err);
+        if (!remote && err.code != ERR_NONE)
                 api_request_refuse(api_request, &err);
-        else if (far && (question.is_directory || question.target[0]))
-                far_file_change(api_request, far, &request, question.is_directory);
-        else if (far)
-                receiving_begin_far(api_request, far, &request);
+        else if (remote && (question.is_directory || question.target[0]))
+                remote_file_change(api_request, remote, &request, question.is_directory);
+        else if (remote)
+                body_upload_begin_remote(api_request, remote, &request);
         else if (question.is_directory || question.target[0])
                 change_tree(api_request, &request, question.is_directory);
         else
-                receiving_begin(api_request, &request);
+                body_upload_begin(api_request, &request);
 }
 
 /* ---- remove ---- */

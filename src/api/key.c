@@ -25,13 +25,13 @@ int api_key_make(char ret_key[static API_KEY_SIZE], struct err *err) {
         return 0;
 }
 
-static bool is_name(const char *name) {
+static bool key_is_name(const char *name) {
         size_t size = strlen(name);
         return size > 0 && size <= API_KEY_NAME_MAX && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == size;
 }
 
 static int check_new(const struct api_keys *keys, const char *name, struct err *err) {
-        if (!is_name(name))
+        if (!key_is_name(name))
                 return err_set(err, ERR_USAGE, "%.60s is not a key's name; use up to %d of a-z, 0-9, - and _", name,
                                API_KEY_NAME_MAX);
         for (size_t i = 0; i < keys->n; i++)

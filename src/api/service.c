@@ -33,7 +33,7 @@ static void refuse_route(struct http_request *request, const char *allow, const 
         http_problem(request, 405, "method_not_allowed", err->message, NULL);
 }
 
-static void handle(void *context, struct http_request *request) {
+static void service_handle_request(void *context, struct http_request *request) {
         struct service *service = context;
         struct visitor visitor = { 0 };
         struct api_match match;
@@ -121,7 +121,9 @@ static int open_service(struct daemon *daemon, const void *settings, void **ret_
         const struct http_options options = { .tcp_host = service->settings->host,
                                               .tcp_port = service->settings->port,
                                               .unix_path = *service->unix_path ? service->unix_path : NULL };
-        const struct http_handler handler = { .handle = handle, .has_room = api_request_has_room, .context = service };
+        const struct http_handler handler = { .handle = service_handle_request,
+                                              .has_room = api_request_has_room,
+                                              .context = service };
         if (gate_load_keys(service, err) < 0 || check_settings(service, err) < 0 ||
             http_server_open(daemon->manager.loop, &options, &handler, &service->server, err) < 0) {
                 close_service(service);

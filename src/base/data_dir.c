@@ -66,7 +66,7 @@ static int data_dir_choose(char ret[static DATA_DIR_PATH_MAX], struct err *err) 
 }
 
 /* mkdir -p, everything 0700: the XDG specification asks for it, and the directory itself holds users' files. */
-static int make_directories(char *path) {
+static int data_dir_make_directories(char *path) {
         for (char *slash = path + 1;; slash++) {
                 slash = strchrnul(slash, '/');
                 char saved = *slash;
@@ -136,7 +136,7 @@ int data_dir_open(char ret_path[static DATA_DIR_PATH_MAX], struct err *err) {
         char path[DATA_DIR_PATH_MAX];
         if (data_dir_choose(path, err) < 0)
                 return -1;
-        int code = make_directories(path);
+        int code = data_dir_make_directories(path);
         if (code < 0)
                 return err_sys(err, -code, "cannot make the data directory %.600s (set GLOVEBOX_DATA_DIR to another)",
                                path);

@@ -58,6 +58,10 @@ static bool is_alone(const struct share_table *table, size_t row, const struct s
         return *claim->key ? table->n_keys <= 1 && !table->rows[row].operator_too : table->n_keys == 0;
 }
 
+static const char *whose_claim(const struct share_claim *claim) {
+        return *claim->key ? "this key" : "the operator";
+}
+
 static int refuse_share(const struct share_row *row, const char *whose, uint64_t has, uint64_t max, const char *why,
                         struct err *err) {
         return err_set(err, ERR_LIMIT, "%s has %llu of %llu %s and may have %llu: %s; %s", whose,
@@ -65,14 +69,27 @@ static int refuse_share(const struct share_row *row, const char *whose, uint64_t
                        why, row->remedy);
 }
 
+/* What all have together leaves room for the claim. May this key have so much of it, while there are others? */
+static int judge_fair_share(const struct share_table *table, const struct share_row *row,
+                            const struct share_claim *claim, uint64_t has, uint64_t used, struct err *err) {
+        uint64_t amount = claim->amount, reserve = row->total / SHARE_RESERVE_PART;
+        uint64_t share = part_of(row->total, table->key_percent);
+        const char *whose = whose_claim(claim);
+        if (has + amount > share)
+                return refuse_share(row, whose, has, share, "the rest is for other keys (--key-share)", err);
+        if (table->key_percent < 100 && has + amount > reserve && used + amount > row->total - reserve)
+                return refuse_share(row, whose, has, reserve, "little is left, and that is for keys that have less",
+                                    err);
+        return 0;
+}
+
 int share_judge(const struct share_table *table, size_t row_number, const struct share_claim *claim, uint64_t has,
                 uint64_t used, struct err *err) {
         const struct share_row *row = &table->rows[row_number];
-        uint64_t total = row->total, amount = claim->amount, reserve = total / SHARE_RESERVE_PART;
-        const char *whose = *claim->key ? "this key" : "the operator";
+        uint64_t total = row->total, amount = claim->amount;
         if (claim->key_max && has + amount > claim->key_max)
-                return err_set(err, ERR_LIMIT, "%s has %llu %s and may have %llu; %s", whose, (unsigned long long) has,
-                               row->what, (unsigned long long) claim->key_max, row->remedy);
+                return err_set(err, ERR_LIMIT, "%s has %llu %s and may have %llu; %s", whose_claim(claim),
+                               (unsigned long long) has, row->what, (unsigned long long) claim->key_max, row->remedy);
         if (total == 0)
                 return 0;
         if (used + amount > total)
@@ -82,13 +99,7 @@ int share_judge(const struct share_table *table, size_t row_number, const struct
                         row->setting ? row->setting : "", row->setting ? ")" : "", row->remedy);
         if (claim->key_max || is_alone(table, row_number, claim) || (row->fits_once && has == 0))
                 return 0;
-        uint64_t share = part_of(total, table->key_percent);
-        if (has + amount > share)
-                return refuse_share(row, whose, has, share, "the rest is for other keys (--key-share)", err);
-        if (table->key_percent < 100 && has + amount > reserve && used + amount > total - reserve)
-                return refuse_share(row, whose, has, reserve, "little is left, and that is for keys that have less",
-                                    err);
-        return 0;
+        return judge_fair_share(table, row, claim, has, used, err);
 }
 
 static int judge_claim(const struct share_table *table, size_t row_number, const struct share_claim *claim,

@@ -170,7 +170,7 @@ struct arrival {
         int fd, code;
 };
 
-static int take_data(void *context, const char *bytes, size_t size) {
+static int cp_take_data(void *context, const char *bytes, size_t size) {
         struct arrival *arrival = context;
         arrival->code = fd_write_all(arrival->fd, bytes, size);
         return arrival->code < 0;
@@ -184,7 +184,7 @@ static int copy_file_out(struct daemon_client *client, const char *session, cons
         if (fd < 0)
                 return err_sys(err, errno, "cannot write %.300s", name);
         struct arrival arrival = { .fd = fd };
-        struct daemon_request request = { .calls = { .data = take_data, .context = &arrival } };
+        struct daemon_request request = { .calls = { .data = cp_take_data, .context = &arrival } };
         int code = cp_call(client, "file.read", session, path, &request, NULL, err);
         return arrival.code < 0 ? err_sys(err, -arrival.code, "cannot write %.300s", name) : code;
 }

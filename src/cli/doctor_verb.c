@@ -165,7 +165,7 @@ static void print_text(const struct host_report *report, const json_t *engines) 
         (void) printf("\n%s\n", verdicts[host_decide(report)]);
 }
 
-static int print_json(const struct host_report *report, json_t *engines, struct err *err) {
+static int doctor_print_json(const struct host_report *report, json_t *engines, struct err *err) {
         json_t *checks = json_array();
         for (size_t i = 0; i < report->n_rows; i++) {
                 const struct host_row *row = &report->rows[i];
@@ -212,7 +212,7 @@ int verb_doctor(int argc, char **argv) {
         if (!request.json)
                 print_text(&report, engines);
         else
-                code = print_json(&report, engines, &err);
+                code = doctor_print_json(&report, engines, &err);
         json_decref(engines);
         if (code < 0)
                 return terminal_fail(&err);

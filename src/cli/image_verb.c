@@ -99,7 +99,7 @@ static int image_describe(const char *data_dir, int images_fd, const char *name,
                        why.message);
 }
 
-static int print_json(json_t *json, struct err *err) {
+static int image_print_json(json_t *json, struct err *err) {
         int code = json_dumpf(json, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
         (void) putchar('\n');
         return code < 0 ? err_set(err, ERR_SYSTEM, "cannot write the JSON") : 0;
@@ -176,7 +176,7 @@ static int run_list(struct request *request, struct err *err) {
                 json_array_append_new(images, image);
         }
         if (request->json)
-                return print_json(images, err);
+                return image_print_json(images, err);
         printf("%-20s %-8s %-28s %-10s %s\n", "NAME", "KIND", "PYTHON", "SIZE", "CREATED");
         size_t i;
         json_t *image;
@@ -232,7 +232,7 @@ static int run_show(struct request *request, struct err *err) {
             image_describe(request->data_dir, images_fd, request->args[0], &image, err) < 0)
                 return -1;
         if (request->json)
-                return print_json(image, err);
+                return image_print_json(image, err);
         print_members(image, "");
         return 0;
 }

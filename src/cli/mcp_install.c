@@ -126,7 +126,7 @@ static int read_settings(const char *path, char **ret_text, size_t *ret_size, mo
         return code < 0 ? err_sys(err, -code, "reading %.300s", path) : 0;
 }
 
-static int make_parents(const char *path, struct err *err) {
+static int mcp_install_make_parents(const char *path, struct err *err) {
         char part[PATH_MAX];
         for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
                 (void) snprintf(part, sizeof(part), "%.*s", (int) (slash - path), path);
@@ -141,7 +141,7 @@ static int write_settings(const char *given, const char *text, mode_t mode, stru
         char temporary[PATH_MAX + 32];
         _cleanup_free_ char *resolved = realpath(given, NULL);
         const char *path = resolved ? resolved : given;
-        if (make_parents(path, err) < 0)
+        if (mcp_install_make_parents(path, err) < 0)
                 return -1;
         (void) snprintf(temporary, sizeof(temporary), "%s.glovebox-%d", path, (int) getpid());
         _cleanup_fd_ int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

@@ -186,7 +186,7 @@ static int write_failure(const struct pending *pending, const char *why) {
         return size < 0 ? -ENOMEM : write_line(text, (size_t) size);
 }
 
-static int take_data(struct relay *relay, const char *bytes, size_t size) {
+static int mcp_relay_take_data(struct relay *relay, const char *bytes, size_t size) {
         while (size > 0) {
                 const char *feed = memchr(bytes, '\n', size);
                 size_t part = feed ? (size_t) (feed - bytes) + 1 : size;
@@ -299,7 +299,7 @@ static void take_refusal(struct relay *relay, const struct message *message) {
 }
 
 /* 0; 1: the connection has ended; -errno: the client's side has. */
-static int take_messages(struct relay *relay) {
+static int mcp_relay_take_messages(struct relay *relay) {
         long n = message_parser_read(&relay->client.parser, relay->client.fd);
         if (n == -EAGAIN || n == -EINTR)
                 return 0;
@@ -310,7 +310,7 @@ static int take_messages(struct relay *relay) {
         while ((code = message_parser_next(&relay->client.parser, &message)) > 0) {
                 int failed = 0;
                 if (message.type == MESSAGE_DATA)
-                        failed = take_data(relay, message.bytes, message.size);
+                        failed = mcp_relay_take_data(relay, message.bytes, message.size);
                 else if (message.type == MESSAGE_EVENT)
                         note_run(relay, message.bytes, message.size);
                 else if (message.type == MESSAGE_ANSWER)
@@ -360,7 +360,7 @@ static int mcp_relay_turn(struct relay *relay) {
                 return -EPIPE;
         if (fds[1].revents & POLLOUT && message_queue_flush(&relay->client.queue, relay->client.fd) < 0)
                 return 1;
-        int code = fds[1].revents & (POLLIN | POLLHUP | POLLERR) ? take_messages(relay) : 0;
+        int code = fds[1].revents & (POLLIN | POLLHUP | POLLERR) ? mcp_relay_take_messages(relay) : 0;
         if (code == 0 && fds[0].revents)
                 code = take_input(relay);
         return code;

@@ -99,8 +99,8 @@ const struct option_table logs_option_table = TABLE(logs_rows);
 
 /* ---- the command line ---- */
 
-static int read_line(const char *verb, char **args, const struct option_table *table, struct line *line,
-                     struct option_rest *ret_rest, struct daemon_client *client, struct err *err) {
+static int process_verb_read_line(const char *verb, char **args, const struct option_table *table, struct line *line,
+                                  struct option_rest *ret_rest, struct daemon_client *client, struct err *err) {
         struct socket_place place;
         if (option_parse(table, line, args, ret_rest, err) < 0)
                 return -1;
@@ -117,7 +117,7 @@ static int read_line(const char *verb, char **args, const struct option_table *t
  * reason. */
 static int read_line_anyhow(const char *verb, char **args, const struct option_table *table, struct line *line,
                             struct option_rest *ret_rest, struct daemon_client *client, struct err *ret_no_daemon) {
-        int code = read_line(verb, args, table, line, ret_rest, client, ret_no_daemon);
+        int code = process_verb_read_line(verb, args, table, line, ret_rest, client, ret_no_daemon);
         bool is_absent = ret_no_daemon->code == ERR_NOT_FOUND || ret_no_daemon->code == ERR_GONE;
         return code < 0 && is_absent ? 0 : code;
 }
@@ -148,12 +148,12 @@ static int refuse_operands(const char *verb, const struct option_rest *rest, str
 
 /* ---- ps and top ---- */
 
-static const char *text_at(const json_t *object, const char *key) {
+static const char *process_verb_text_at(const json_t *object, const char *key) {
         const char *text = json_string_value(json_object_get(object, key));
         return text ? text : "";
 }
 
-static uint64_t number_at(const json_t *object, const char *key) {
+static uint64_t process_verb_number_at(const json_t *object, const char *key) {
         json_int_t value = json_integer_value(json_object_get(object, key));
         return value > 0 ? (uint64_t) value : 0;
 }
@@ -163,13 +163,14 @@ static uint64_t cpu_before(const json_t *before, const char *id) {
         size_t i;
         json_t *item;
         json_array_foreach (json_object_get(before, "processes"), i, item)
-                if (strcmp(text_at(item, "id"), id) == 0)
-                        return number_at(item, "cpu_ms");
+                if (strcmp(process_verb_text_at(item, "id"), id) == 0)
+                        return process_verb_number_at(item, "cpu_ms");
         return UINT64_MAX;
 }
 
 static void add_cpu(struct table *table, const json_t *item, const json_t *before, uint64_t elapsed_ms) {
-        uint64_t now = number_at(item, "cpu_ms"), was = before ? cpu_before(before, text_at(item, "id")) : UINT64_MAX;
+        uint64_t now = process_verb_number_at(item, "cpu_ms"),
+                 was = before ? cpu_before(before, process_verb_text_at(item, "id")) : UINT64_MAX;
         if (!before)
                 table_add_format(table, "%.1f s", (double) now / 1000);
         else if (was > now || elapsed_ms == 0)
@@ -183,15 +184,16 @@ static void add_item(struct table *table, const json_t *item, const json_t *befo
         bool ephemeral = json_is_true(json_object_get(item, "ephemeral"));
         char bytes[32], age[32], name[140];
         (void) session_print_name(item, name);
-        table_add_format(table, "%.*s", ID_SHOWN, ephemeral && run ? text_at(run, "run_id") : text_at(item, "id"));
+        table_add_format(table, "%.*s", ID_SHOWN,
+                         ephemeral && run ? process_verb_text_at(run, "run_id") : process_verb_text_at(item, "id"));
         table_add(table, ephemeral ? "(run)" : *name ? name : NULL);
-        table_add(table, run ? text_at(run, "status") : text_at(item, "state"));
-        table_add(table, text_at(item, "image"));
-        uint64_t memory = number_at(item, "memory_bytes");
+        table_add(table, run ? process_verb_text_at(run, "status") : process_verb_text_at(item, "state"));
+        table_add(table, process_verb_text_at(item, "image"));
+        uint64_t memory = process_verb_number_at(item, "memory_bytes");
         table_add(table, memory ? units_format_bytes(memory, bytes) : NULL);
         add_cpu(table, item, before, elapsed_ms);
-        table_add(table, run ? format_age(number_at(run, "running_ms"), age) : NULL);
-        table_add(table, run ? text_at(run, "what") : NULL);
+        table_add(table, run ? format_age(process_verb_number_at(run, "running_ms"), age) : NULL);
+        table_add(table, run ? process_verb_text_at(run, "what") : NULL);
 }
 
 static void print_processes(const json_t *answer, const json_t *before, uint64_t elapsed_ms) {
@@ -211,7 +213,9 @@ static void print_ids(const json_t *answer) {
         json_array_foreach (json_object_get(answer, "processes"), i, item) {
                 const json_t *run = json_array_get(json_object_get(item, "runs"), 0);
                 bool ephemeral = json_is_true(json_object_get(item, "ephemeral"));
-                (void) printf("%.*s\n", ID_SHOWN, ephemeral && run ? text_at(run, "run_id") : text_at(item, "id"));
+                (void) printf("%.*s\n", ID_SHOWN,
+                              ephemeral && run ? process_verb_text_at(run, "run_id")
+                                               : process_verb_text_at(item, "id"));
         }
 }
 
@@ -302,7 +306,7 @@ static const char *state_of(struct daemon_client *client, const char *id, char r
         struct err ignored;
         ret_state[0] = '\0';
         if (daemon_client_ask(client, "session.show", id, &answer, &ignored) == 0)
-                (void) snprintf(ret_state, 16, "%s", text_at(answer, "state"));
+                (void) snprintf(ret_state, 16, "%s", process_verb_text_at(answer, "state"));
         json_decref(answer);
         return ret_state;
 }
@@ -315,7 +319,7 @@ static bool is_gone(struct daemon_client *client, const char *id) {
         bool is_listed = false;
         if (daemon_client_ask(client, "ps", NULL, &answer, &ignored) == 0)
                 json_array_foreach (json_object_get(answer, "processes"), i, item)
-                        is_listed |= strcmp(text_at(item, "id"), id) == 0;
+                        is_listed |= strcmp(process_verb_text_at(item, "id"), id) == 0;
         json_decref(answer);
         return !is_listed;
 }
@@ -332,7 +336,7 @@ static int kill_one(struct daemon_client *client, const char *name, bool hard, s
         if (ask_to_kill(client, name, hard, &answer, err) < 0)
                 return -1;
         int code = 0;
-        const char *done = text_at(answer, "done"), *id = text_at(answer, "session");
+        const char *done = process_verb_text_at(answer, "done"), *id = process_verb_text_at(answer, "session");
         if (strcmp(done, "nothing") == 0) {
                 code = err_set(err, ERR_NOT_FOUND,
                                "session %.100s runs nothing now; to remove it: glovebox session rm %.100s", name, name);
@@ -417,15 +421,15 @@ int process_follow_run(struct daemon_client *client, const char *session, const 
 
 /* On a terminal a line before each run, as their outputs have no other mark between them. */
 static void print_run_heading(const json_t *run) {
-        time_t began = (time_t) (number_at(run, "began") / 1000);
+        time_t began = (time_t) (process_verb_number_at(run, "began") / 1000);
         struct tm local;
         char when[32] = "";
         if (!isatty(STDOUT_FILENO))
                 return;
         if (localtime_r(&began, &local))
                 (void) strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &local);
-        (void) printf("%s-- %s, run %s%s\n", terminal_style(STDOUT_FILENO, TERMINAL_DIM), when, text_at(run, "run_id"),
-                      terminal_style(STDOUT_FILENO, TERMINAL_PLAIN));
+        (void) printf("%s-- %s, run %s%s\n", terminal_style(STDOUT_FILENO, TERMINAL_DIM), when,
+                      process_verb_text_at(run, "run_id"), terminal_style(STDOUT_FILENO, TERMINAL_PLAIN));
         (void) fflush(stdout);
 }
 
@@ -437,8 +441,8 @@ static int print_logs(struct daemon_client *client, const char *session, uint64_
         const json_t *runs = json_object_get(answer, "runs");
         for (size_t i = json_array_size(runs); code == 0 && i > 0; i--) { /* they come newest first */
                 print_run_heading(json_array_get(runs, i - 1));
-                int status =
-                        process_follow_run(client, session, text_at(json_array_get(runs, i - 1), "run_id"), false, err);
+                int status = process_follow_run(
+                        client, session, process_verb_text_at(json_array_get(runs, i - 1), "run_id"), false, err);
                 code = status < 0 ? -1 : 0;
                 if (status > 128 && client->fd < 0)
                         break;
@@ -453,7 +457,7 @@ int verb_logs(int argc, char **argv) {
         struct option_rest rest;
         struct err err = { 0 };
         _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
-        int code = read_line("logs", argv + 1, &logs_option_table, &line, &rest, &client, &err);
+        int code = process_verb_read_line("logs", argv + 1, &logs_option_table, &line, &rest, &client, &err);
         if (code != 0)
                 return code > 0 ? 0 : terminal_fail(&err);
         if (!rest.operands[0] || rest.operands[1])

@@ -35,7 +35,7 @@ static void lose_daemon(struct program_target *target) {
 }
 
 /* `glovebox kill`: what a signal to this process does. */
-static void take_event(const struct program_target *target, const struct message *message) {
+static void program_target_take_event(const struct program_target *target, const struct message *message) {
         json_t *json = message->type == MESSAGE_EVENT && message->request == target->request
                                ? json_loadb(message->bytes, message->size, 0, NULL)
                                : NULL;
@@ -69,8 +69,8 @@ static int next_message(struct program_target *target, int *fds, size_t *n_fds, 
 }
 
 /* The last answer. True: the program has ended. */
-static bool take_answer(struct program_target *target, const struct message *message,
-                        struct relay_outcome *ret_outcome) {
+static bool program_target_take_answer(struct program_target *target, const struct message *message,
+                                       struct relay_outcome *ret_outcome) {
         json_t *json = message->type == MESSAGE_ANSWER ? program_target_parse(message) : NULL;
         bool is_over = json && message->request == target->request;
         if (json && json_is_true(json_object_get(json, "ok")))
@@ -299,8 +299,8 @@ static bool serve_daemon(struct program_target *target, struct relay_outcome *re
                 }
                 if (code == 0)
                         return false;
-                take_event(target, &message);
-                if (take_answer(target, &message, ret_outcome))
+                program_target_take_event(target, &message);
+                if (program_target_take_answer(target, &message, ret_outcome))
                         return true;
         }
 }
@@ -339,7 +339,7 @@ void program_target_ask_usage(struct program_target *target) {
                 size_t n_fds = 0;
                 int code = next_message(target, NULL, &n_fds, &message);
                 if (code > 0) /* an answer to this, or the one to the program, which has it too */
-                        (void) take_answer(target, &message, &ignored);
+                        (void) program_target_take_answer(target, &message, &ignored);
                 else if (code < 0 || poll(&watched, 1, USAGE_TIMEOUT_MS) <= 0)
                         return;
         }

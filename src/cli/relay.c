@@ -320,7 +320,7 @@ static void watch_input(const struct turn *turn, struct pollfd watched[static W_
                 watched[W_INPUT_FROM] = (struct pollfd) { .fd = relay->input_from_fd, .events = POLLIN };
 }
 
-static void watch_all(struct turn *turn, struct pollfd watched[static W_COUNT]) {
+static void relay_watch_all(struct turn *turn, struct pollfd watched[static W_COUNT]) {
         struct relay *relay = turn->relay;
         for (size_t i = 0; i < W_COUNT; i++)
                 watched[i] = (struct pollfd) { .fd = -1 };
@@ -336,7 +336,7 @@ static void watch_all(struct turn *turn, struct pollfd watched[static W_COUNT]) 
 static void take_turn(struct turn *turn) {
         struct relay *relay = turn->relay;
         struct pollfd watched[W_COUNT];
-        watch_all(turn, watched);
+        relay_watch_all(turn, watched);
         if (poll(watched, W_COUNT, wait_ms(turn)) < 0)
                 return;
         if (!turn->dead && clock_now_ms() >= turn->deadline_ms)

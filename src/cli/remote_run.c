@@ -108,7 +108,7 @@ static int write_out(struct remote_run *remote, int fd, const char *bytes, size_
         return 0;
 }
 
-static int take_output(void *context, enum message_type type, const char *bytes, size_t size) {
+static int remote_run_take_output(void *context, enum message_type type, const char *bytes, size_t size) {
         struct remote_run *remote = context;
         if (type != MESSAGE_OUT && memmem(bytes, size, RUN_HINT_PIP_REFUSAL, strlen(RUN_HINT_PIP_REFUSAL)))
                 remote->pip_refused = true;
@@ -144,7 +144,7 @@ static int show_bundle(struct remote_run *remote, const json_t *bundle) {
         return show_text(remote, picture ? picture : bundle_text(bundle));
 }
 
-static int take_event(void *context, const json_t *event) {
+static int remote_run_take_event(void *context, const json_t *event) {
         struct remote_run *remote = context;
         const char *name = json_string_value(json_object_get(event, "event"));
         if (!name || strcmp(name, "display") != 0)
@@ -171,8 +171,8 @@ int remote_run_call(struct remote_run *remote, struct daemon_request *request, j
         if (catch_signals(&before, err) < 0)
                 return -1;
         request->wake_fd = wake_pipe[0];
-        request->calls = (struct daemon_calls) { .output = remote->json ? NULL : take_output,
-                                                 .event = remote->json ? NULL : take_event,
+        request->calls = (struct daemon_calls) { .output = remote->json ? NULL : remote_run_take_output,
+                                                 .event = remote->json ? NULL : remote_run_take_event,
                                                  .wake = take_wake,
                                                  .context = remote };
         code = daemon_client_call(remote->client, request, ret_result, err);
@@ -182,13 +182,13 @@ int remote_run_call(struct remote_run *remote, struct daemon_request *request, j
 
 /* ---- afterwards ---- */
 
-static const char *text_at(const json_t *object, const char *key) {
+static const char *remote_run_text_at(const json_t *object, const char *key) {
         const char *text = json_string_value(json_object_get(object, key));
         return text && *text ? text : NULL;
 }
 
 int remote_run_exit_status(const json_t *result) {
-        const char *status = text_at(result, "status");
+        const char *status = remote_run_text_at(result, "status");
         const json_t *exit_code = json_object_get(result, "exit_code");
         static const struct {
                 const char *status;
@@ -211,17 +211,17 @@ static void print_harmless(const char *before, const char *text) {
 
 static void report_error(const json_t *result) {
         const json_t *error = json_object_get(result, "error");
-        const char *traceback = text_at(error, "traceback"), *message = text_at(error, "message");
+        const char *traceback = remote_run_text_at(error, "traceback"), *message = remote_run_text_at(error, "message");
         if (!message)
                 message = json_is_string(error) ? json_string_value(error) : NULL;
         if (traceback)
                 (void) fprintf(stderr, "%s%s", traceback, traceback[strlen(traceback) - 1] == '\n' ? "" : "\n");
         else if (!message)
-                message = text_at(error, "name");
+                message = remote_run_text_at(error, "name");
         /* a limit's message explains what the traceback of the interrupted code cannot */
         if (message && !(traceback && strstr(traceback, message)))
                 print_harmless("", message);
-        const char *name = text_at(error, "name");
+        const char *name = remote_run_text_at(error, "name");
         bool is_removed = name && strcmp(name, "removed") == 0; /* its files as well */
         if (!is_removed && json_is_true(json_object_get(result, "variables_lost")) &&
             !(message && strstr(message, "variables are lost")))
@@ -247,9 +247,9 @@ static void report_artifacts(const json_t *result) {
         size_t count = json_array_size(artifacts);
         for (size_t i = 0; i < count && i < ARTIFACTS_SHOWN; i++) {
                 const json_t *artifact = json_array_get(artifacts, i);
-                const char *path = text_at(artifact, "host_path");
+                const char *path = remote_run_text_at(artifact, "host_path");
                 if (!path)
-                        path = text_at(artifact, "path");
+                        path = remote_run_text_at(artifact, "path");
                 if (path)
                         print_harmless("artifact ", path);
         }
@@ -283,8 +283,8 @@ int remote_run_report(const struct remote_run *remote, const json_t *result, str
                         code = show_bundle(&writing, json_object_get(result, "result"));
         }
         report_error(result);
-        if (text_at(result, "warning"))
-                print_harmless("", text_at(result, "warning"));
+        if (remote_run_text_at(result, "warning"))
+                print_harmless("", remote_run_text_at(result, "warning"));
         report_cut(result);
         if (!remote->quiet) {
                 report_refusals(remote, result);

@@ -23,9 +23,9 @@
 #include "box/seal/tree.h"
 #include "cli/box_target.h"
 #include "cli/local_run.h"
-#include "cli/run_neighbours.h"
 #include "cli/run_phases.h"
 #include "cli/run_program.h"
+#include "cli/run_script_files.h"
 #include "cli/run_state.h"
 #include "cli/run_warm.h"
 #include "egress/egress.h"
@@ -72,8 +72,8 @@ static void cold_run_release(struct cold_run *cold) {
 
 /* ---- what the box may see ---- */
 
-static int add_tree(struct cold_run *cold, int source_fd, const char *shown, const char *destination, bool writable,
-                    struct err *err) {
+static int run_add_tree(struct cold_run *cold, int source_fd, const char *shown, const char *destination, bool writable,
+                        struct err *err) {
         struct stat status;
         if (fstat(source_fd, &status) < 0)
                 return err_sys(err, errno, "looking at %s", shown);
@@ -90,7 +90,7 @@ static int open_mount(struct cold_run *cold, const struct policy *policy, const 
         if (policy_check_destination(destination, err) < 0 ||
             policy_open_source(policy, source, writable, &source_fd, err) < 0)
                 return -1;
-        return add_tree(cold, source_fd, source, destination, writable, err);
+        return run_add_tree(cold, source_fd, source, destination, writable, err);
 }
 
 /* The script's directory; the script alone comes as a copy, with the box. */
@@ -101,7 +101,7 @@ static int open_neighbours(struct cold_run *cold, const struct policy *policy, s
                 return 0;
         if (policy_open_source(policy, request->script_dir, false, &source_fd, err) < 0)
                 return -1;
-        return add_tree(cold, source_fd, request->script_dir, BOX_CODE_DIR, false, err);
+        return run_add_tree(cold, source_fd, request->script_dir, BOX_CODE_DIR, false, err);
 }
 
 /* Additions for a Python program. Without these files it runs without the additions. */
@@ -135,7 +135,7 @@ static int open_workspace(struct cold_run *cold, struct err *err) {
                 tree_make_tmpfs(limits->disk_bytes, limits->disk_files, cold->host_uid, cold->host_gid, 0755);
         if (run->workspace_fd < 0)
                 return err_sys(err, -run->workspace_fd, "making a workspace");
-        run_neighbours_link(run->request, run->workspace_fd);
+        run_script_files_link(run->request, run->workspace_fd);
         return 0;
 }
 
@@ -218,7 +218,7 @@ static char **make_environment(const struct cold_run *cold, struct err *err) {
         return environment;
 }
 
-static int start_process(struct cold_run *cold, char *const *argv, char *const *environment, struct err *err) {
+static int run_start_process(struct cold_run *cold, char *const *argv, char *const *environment, struct err *err) {
         int theirs[3] = { -1, -1, -1 };
         cold->target = box_target_make(&cold->box);
         int code = run_open_pipes(&cold->run, &cold->target.base, theirs, err);
@@ -252,7 +252,7 @@ static int run_in_box(struct cold_run *cold, const struct box_spec *spec, char *
                 code = open_network(cold, err);
         run_phase("box");
         if (code == 0)
-                code = start_process(cold, argv, environment, err);
+                code = run_start_process(cold, argv, environment, err);
         environment_free(environment);
         if (code == 0)
                 code = relay_run(&cold->run.relay, err);

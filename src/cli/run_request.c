@@ -102,7 +102,7 @@ int run_request_add_mount(struct run_request *request, const char *what, const c
         return 0;
 }
 
-static bool is_name(const char *text, size_t length) {
+static bool run_request_is_name(const char *text, size_t length) {
         if (length == 0 || isdigit((unsigned char) *text))
                 return false;
         for (size_t i = 0; i < length; i++)
@@ -126,7 +126,7 @@ static char **find_env_place(struct run_request *request, const char *name, size
 
 int run_request_add_env(struct run_request *request, const char *what, const char *text, struct err *err) {
         size_t length = strcspn(text, "=");
-        if (!is_name(text, length))
+        if (!run_request_is_name(text, length))
                 return err_set(err, ERR_USAGE,
                                "%s: \"%.*s\" is not a variable name (letters, digits, _); write NAME=VALUE, or NAME to "
                                "pass your own on",

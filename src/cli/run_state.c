@@ -260,7 +260,7 @@ static void run_state_judge(const struct run *run, struct verdict *ret) {
                 ret->error.value = ret->error.message = ret->message;
 }
 
-static int print_json(const struct run *run, const struct verdict *verdict, struct err *err) {
+static int run_state_print_json(const struct run *run, const struct verdict *verdict, struct err *err) {
         const struct artifact_list *list = &run->artifacts;
         _cleanup_free_ struct run_artifact *artifacts = calloc(list->count + 1, sizeof(*artifacts));
         _cleanup_free_ char(*paths)[4200] = calloc(list->count + 1, sizeof(*paths));
@@ -333,7 +333,7 @@ int run_conclude(struct run *run, struct err *err) {
                 *verdict.warning = '\0';
         int status = verdict.exit_code;
         if (run->request->json)
-                status = print_json(run, &verdict, err);
+                status = run_state_print_json(run, &verdict, err);
         else
                 print_messages(run, &verdict);
         if (verdict.exit_code != 0 && run->relay.end == RELAY_EXITED)

@@ -5,8 +5,8 @@
 #include "cli/image_command.h"
 #include "cli/limit_note.h"
 #include "cli/run_code.h"
-#include "cli/run_neighbours.h"
 #include "cli/run_phases.h"
+#include "cli/run_script_files.h"
 #include "cli/run_warm.h"
 #include "cli/ui/terminal.h"
 #include "cli/verb.h"
@@ -60,13 +60,14 @@ int verb_run(int argc, char **argv) {
         if (chosen == RUN_CODE_NONE)
                 return fail_without_code();
         if (chosen < 0 || image_command_choose(&options.request, &err) < 0 ||
-            run_neighbours_choose(&options.request, &err) < 0)
+            run_script_files_choose(&options.request, &err) < 0)
                 return terminal_fail(&err);
         limit_note_print(&options.request);
         run_phases_begin(options.request.verbose);
         int status = run_warm(&options, &err);
         if (status == RUN_WARM_NOT_HERE)
-                status = run_neighbours_confirm(&options.request, &err) < 0 ? -1 : run_execute(&options.request, &err);
+                status =
+                        run_script_files_confirm(&options.request, &err) < 0 ? -1 : run_execute(&options.request, &err);
         run_phases_report();
         return status < 0 ? terminal_fail(&err) : status;
 }

@@ -15,9 +15,9 @@
 #include "box/spec.h"
 #include "cli/local_run.h"
 #include "cli/program_target.h"
-#include "cli/run_neighbours.h"
 #include "cli/run_phases.h"
 #include "cli/run_program.h"
+#include "cli/run_script_files.h"
 #include "cli/run_state.h"
 #include "cli/session_request.h"
 #include "cli/ui/terminal.h"
@@ -176,7 +176,7 @@ static int carry_out(struct warm_run *warm, struct err *err) {
         run->isolation = json_incref(json_object_get(warm->target.box, "isolation"));
         if (!request->workspace)
                 run->workspace_fd = take_fd(&warm->target.fds[PROGRAM_WORKSPACE]);
-        run_neighbours_link(request, run->workspace_fd);
+        run_script_files_link(request, run->workspace_fd);
         warm->target.orphaned = on_orphaned;
         warm->target.context = warm;
         if (open_network(warm, err) < 0 || run_warm_start(warm, err) < 0)

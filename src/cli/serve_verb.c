@@ -161,15 +161,17 @@ static const struct option_row rows[] = {
           .min = 0,
           .max = SERVE_POOL_MAX,
           .help = "sealed interpreters kept ready for ephemeral runs, and as many without preloaded modules" },
-        { .name = "stock",
+        { .name = "box-pool",
+          .older_name = "stock",
           .kind = OPTION_COUNT,
-          .offset = FIELD(options.stock),
+          .offset = FIELD(options.box_pool),
           .argument = "NUMBER",
           .group = "Kernels",
-          .variable = "GLOVEBOX_STOCK",
+          .variable = "GLOVEBOX_BOX_POOL",
+          .older_variable = "GLOVEBOX_STOCK",
           .standard = "4",
           .min = 0,
-          .max = SERVE_STOCK_MAX,
+          .max = SERVE_BOX_POOL_MAX,
           .help = "sealed boxes without an interpreter kept ready, for when the pool is empty" },
         { .name = "preload",
           .kind = OPTION_CODE,
@@ -410,7 +412,7 @@ static bool wants_debug(void) {
 }
 
 /* Only the hash is kept: child processes and readers of /proc/PID/environ do not see the key. */
-static int take_key(struct line *line, struct err *err) {
+static int serve_take_key(struct line *line, struct err *err) {
         char *plain = getenv("SANDBOX_API_KEY");
         bool is_remote = engine_has_remote(&line->options.engines);
         int code = 0;
@@ -464,7 +466,7 @@ static void settle_image(struct serve_options *options) {
         options->image = "host";
 }
 
-static int read_line(struct line *line, char **args, bool *ret_help, struct err *err) {
+static int serve_read_line(struct line *line, char **args, bool *ret_help, struct err *err) {
         struct option_rest rest;
         if (option_parse(&serve_option_table, line, args, &rest, err) < 0)
                 return -1;
@@ -474,7 +476,7 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
         if (rest.operands[0])
                 return err_set(err, ERR_USAGE, "serve takes no operand; leave \"%.60s\" out", rest.operands[0]);
         struct socket_place place;
-        if (engine_variables_read(&line->options.engines, err) < 0 || take_key(line, err) < 0 ||
+        if (engine_variables_read(&line->options.engines, err) < 0 || serve_take_key(line, err) < 0 ||
             socket_place_choose(&line->where, false, &place, err) < 0 || data_dir_open(line->options.data_dir, err) < 0)
                 return -1;
         (void) snprintf(line->options.socket_path, sizeof(line->options.socket_path), "%s", place.address);
@@ -517,7 +519,7 @@ int verb_serve(int argc, char **argv) {
                                           .engines = ENGINE_SETTINGS_DEFAULT,
                                           .limits = LIMITS_DEFAULT,
                                           .pool = 2,
-                                          .stock = 4,
+                                          .box_pool = 4,
                                           .idle_ms = 900 * 1000,
                                           .keep_outputs_ms = BOX_MS_PER_DAY,
                                           .df_bytes = MIB,
@@ -529,7 +531,7 @@ int verb_serve(int argc, char **argv) {
                              .port = PORT_NONE };
         struct err err = { 0 };
         bool help = false;
-        if (read_line(&line, argv + 1, &help, &err) < 0)
+        if (serve_read_line(&line, argv + 1, &help, &err) < 0)
                 return terminal_fail(&err);
         if (help) {
                 verb_print_help(stdout, verb_find("serve"));

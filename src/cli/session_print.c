@@ -10,17 +10,17 @@
 #include "cli/ui/table.h"
 #include "cli/ui/terminal.h"
 
-static const char *text_at(const json_t *object, const char *key) {
+static const char *session_print_text_at(const json_t *object, const char *key) {
         return json_string_value(json_object_get(object, key));
 }
 
 const char *session_print_name(const json_t *session, char ret_text[static 140]) {
-        const char *name = text_at(session, "name"), *key = text_at(session, "key");
+        const char *name = session_print_text_at(session, "name"), *key = session_print_text_at(session, "key");
         (void) snprintf(ret_text, 140, "%s%s%s", key ? key : "", key ? "/" : "", name ? name : "");
         return ret_text;
 }
 
-static uint64_t number_at(const json_t *object, const char *key) {
+static uint64_t session_print_number_at(const json_t *object, const char *key) {
         json_int_t value = json_integer_value(json_object_get(object, key));
         return value > 0 ? (uint64_t) value : 0;
 }
@@ -33,13 +33,13 @@ static uint64_t wall_clock_ms(void) {
 
 /* Moments are milliseconds since 1970. */
 static void add_age(struct table *table, const json_t *object, const char *key) {
-        uint64_t at = number_at(object, key), now = wall_clock_ms();
+        uint64_t at = session_print_number_at(object, key), now = wall_clock_ms();
         char text[32];
         table_add(table, at == 0 ? NULL : format_age(now > at ? now - at : 0, text));
 }
 
 static void add_bytes(struct table *table, const json_t *object, const char *key) {
-        uint64_t bytes = number_at(object, key);
+        uint64_t bytes = session_print_number_at(object, key);
         char text[32];
         table_add(table, bytes ? units_format_bytes(bytes, text) : NULL);
 }
@@ -51,8 +51,8 @@ void session_print_list(const json_t *sessions) {
                 const json_t *session = json_array_get(sessions, i);
                 char name[140];
                 table_add(&table, session_print_name(session, name));
-                table_add(&table, text_at(session, "state"));
-                table_add(&table, text_at(session, "image"));
+                table_add(&table, session_print_text_at(session, "state"));
+                table_add(&table, session_print_text_at(session, "image"));
                 add_bytes(&table, session, "memory_bytes");
                 add_bytes(&table, json_object_get(session, "limits"), "memory_bytes");
                 add_age(&table, session, "used");
@@ -96,8 +96,9 @@ static void add_disk(struct table *table, const json_t *limits, const char *by) 
         for (size_t i = 0; by && i < ELEMENTS(words); i++)
                 if (strcmp(by, words[i][0]) == 0)
                         how = words[i][1];
-        (void) snprintf(text, sizeof(text), "%s%s", units_format_bytes(number_at(limits, "disk_bytes"), bytes), how);
-        add_row(table, "disk", number_at(limits, "disk_bytes") ? text : NULL);
+        (void) snprintf(text, sizeof(text), "%s%s",
+                        units_format_bytes(session_print_number_at(limits, "disk_bytes"), bytes), how);
+        add_row(table, "disk", session_print_number_at(limits, "disk_bytes") ? text : NULL);
 }
 
 static void add_limits(struct table *table, const json_t *limits, const char *disk_by) {
@@ -106,28 +107,30 @@ static void add_limits(struct table *table, const json_t *limits, const char *di
                 const char *name, *key;
         } sizes[] = { { "memory limit", "memory_bytes" }, { "/tmp", "tmp_bytes" } };
         for (size_t i = 0; i < ELEMENTS(sizes); i++)
-                if (number_at(limits, sizes[i].key))
-                        add_row(table, sizes[i].name, units_format_bytes(number_at(limits, sizes[i].key), bytes));
+                if (session_print_number_at(limits, sizes[i].key))
+                        add_row(table, sizes[i].name,
+                                units_format_bytes(session_print_number_at(limits, sizes[i].key), bytes));
         add_disk(table, limits, disk_by);
         double cpus = json_number_value(json_object_get(limits, "cpus"));
         (void) snprintf(text, sizeof(text), "%g", cpus);
         add_row(table, "processors", cpus > 0 ? text : NULL);
-        (void) snprintf(text, sizeof(text), "%" PRIu64, number_at(limits, "pids"));
-        add_row(table, "processes", number_at(limits, "pids") ? text : NULL);
-        (void) snprintf(text, sizeof(text), "%g s", (double) number_at(limits, "timeout_ms") / 1000);
-        add_row(table, "time limit", number_at(limits, "timeout_ms") ? text : NULL);
+        (void) snprintf(text, sizeof(text), "%" PRIu64, session_print_number_at(limits, "pids"));
+        add_row(table, "processes", session_print_number_at(limits, "pids") ? text : NULL);
+        (void) snprintf(text, sizeof(text), "%g s", (double) session_print_number_at(limits, "timeout_ms") / 1000);
+        add_row(table, "time limit", session_print_number_at(limits, "timeout_ms") ? text : NULL);
 }
 
 static void add_held_back(struct table *table, const json_t *names) {
         for (size_t i = 0; i < json_array_size(names); i++) {
                 const json_t *held = json_array_get(names, i);
-                const char *name = text_at(held, "name");
-                add_row(table, i == 0 ? "held awake by" : " ", strcmp(name, "*") == 0 ? text_at(held, "why") : name);
+                const char *name = session_print_text_at(held, "name");
+                add_row(table, i == 0 ? "held awake by" : " ",
+                        strcmp(name, "*") == 0 ? session_print_text_at(held, "why") : name);
         }
 }
 
 static void add_moment(struct table *table, const char *name, const json_t *session, const char *key) {
-        uint64_t at = number_at(session, key), now = wall_clock_ms();
+        uint64_t at = session_print_number_at(session, key), now = wall_clock_ms();
         char age[32], text[64];
         (void) snprintf(text, sizeof(text), "%s%s", format_age(now > at ? now - at : 0, age),
                         now >= at + 1000 ? " ago" : "");
@@ -138,7 +141,7 @@ static void add_isolation(struct table *table, const json_t *isolation) {
         const json_t *weaker = json_object_get(isolation, "weaker");
         if (!json_is_object(isolation))
                 return; /* it has no box now */
-        add_row(table, "network", text_at(isolation, "network"));
+        add_row(table, "network", session_print_text_at(isolation, "network"));
         add_row(table, "isolation", json_array_size(weaker) == 0 ? "full" : "weaker (--allow-weaker)");
         for (size_t i = 0; i < json_array_size(weaker); i++)
                 add_row(table, " ", json_string_value(json_array_get(weaker, i)));
@@ -153,16 +156,16 @@ void session_print_one(const json_t *session) {
         struct table table = table_make(NULL, 0);
         table.n_columns = 2;
         for (size_t i = 0; i < ELEMENTS(texts); i++)
-                add_row(&table, texts[i][0], text_at(session, texts[i][1]));
+                add_row(&table, texts[i][0], session_print_text_at(session, texts[i][1]));
         char text[32];
-        if (number_at(session, "memory_bytes"))
-                add_row(&table, "memory", units_format_bytes(number_at(session, "memory_bytes"), text));
-        (void) snprintf(text, sizeof(text), "%" PRIu64, number_at(session, "pid"));
-        add_row(&table, "pid", number_at(session, "pid") ? text : NULL);
+        if (session_print_number_at(session, "memory_bytes"))
+                add_row(&table, "memory", units_format_bytes(session_print_number_at(session, "memory_bytes"), text));
+        (void) snprintf(text, sizeof(text), "%" PRIu64, session_print_number_at(session, "pid"));
+        add_row(&table, "pid", session_print_number_at(session, "pid") ? text : NULL);
         add_moment(&table, "created", session, "created");
         add_moment(&table, "used", session, "used");
         add_limits(&table, json_object_get(session, "limits"),
-                   text_at(json_object_get(json_object_get(session, "isolation"), "disk"), "by"));
+                   session_print_text_at(json_object_get(json_object_get(session, "isolation"), "disk"), "by"));
         add_isolation(&table, json_object_get(session, "isolation"));
         add_held_back(&table, json_object_get(session, "held_back"));
         table_print(&table, stdout);
@@ -180,13 +183,15 @@ void session_print_runs(const json_t *runs) {
         for (size_t i = 0; i < json_array_size(runs); i++) {
                 const json_t *run = json_array_get(runs, i);
                 const json_t *duration = json_object_get(run, "duration_ms");
-                table_add(&table, text_at(run, "run_id"));
-                table_add(&table, json_is_false(json_object_get(run, "ended")) ? "running" : text_at(run, "status"));
+                table_add(&table, session_print_text_at(run, "run_id"));
+                table_add(&table, json_is_false(json_object_get(run, "ended")) ? "running"
+                                                                               : session_print_text_at(run, "status"));
                 if (json_is_number(duration))
                         table_add_format(&table, "%.3f s", json_number_value(duration) / 1000);
                 else
                         table_add(&table, NULL);
-                uint64_t bytes = number_at(run, "stdout_bytes") + number_at(run, "stderr_bytes");
+                uint64_t bytes =
+                        session_print_number_at(run, "stdout_bytes") + session_print_number_at(run, "stderr_bytes");
                 char text[32];
                 table_add(&table, bytes ? units_format_bytes(bytes, text) : NULL);
                 add_age(&table, run, "began");
@@ -201,8 +206,9 @@ static void add_nursery(struct table *table, const char *title, const json_t *nu
         char text[100];
         if (json_is_object(nursery)) {
                 (void) snprintf(text, sizeof(text), "%s%s%" PRIu64,
-                                text_at(nursery, "state") ? text_at(nursery, "state") : "",
-                                text_at(nursery, "state") ? ", pid " : "pid ", number_at(nursery, "pid"));
+                                session_print_text_at(nursery, "state") ? session_print_text_at(nursery, "state") : "",
+                                session_print_text_at(nursery, "state") ? ", pid " : "pid ",
+                                session_print_number_at(nursery, "pid"));
                 add_row(table, title, text);
         } else
                 add_row(table, title, json_string_value(nursery));
@@ -210,7 +216,7 @@ static void add_nursery(struct table *table, const char *title, const json_t *nu
 
 static void add_supervisor(struct table *table, const json_t *nursery) {
         char text[40];
-        uint64_t pid = number_at(nursery, "supervisor_pid");
+        uint64_t pid = session_print_number_at(nursery, "supervisor_pid");
         if (pid == 0)
                 return;
         (void) snprintf(text, sizeof(text), "running, pid %" PRIu64, pid);
@@ -222,8 +228,9 @@ static void add_helpers(struct table *table, const json_t *helpers) {
         const char *name;
         json_t *helper;
         json_object_foreach ((json_t *) (uintptr_t) helpers, name, helper) {
-                const char *state = text_at(helper, "state");
-                uint64_t restarts = number_at(helper, "restarts"), pid = number_at(helper, "pid");
+                const char *state = session_print_text_at(helper, "state");
+                uint64_t restarts = session_print_number_at(helper, "restarts"),
+                         pid = session_print_number_at(helper, "pid");
                 char text[100], of_pid[32] = "", of_restarts[40] = "";
                 if (pid > 0)
                         (void) snprintf(of_pid, sizeof(of_pid), ", pid %" PRIu64, pid);
@@ -238,20 +245,22 @@ static void add_engines(struct table *table, const json_t *status) {
         char text[480];
         size_t i;
         json_t *engine;
-        if (!text_at(status, "engine_why"))
+        if (!session_print_text_at(status, "engine_why"))
                 return; /* a daemon of an older build */
-        (void) snprintf(text, sizeof(text), "%s (%s)", text_at(status, "engine"), text_at(status, "engine_why"));
+        (void) snprintf(text, sizeof(text), "%s (%s)", session_print_text_at(status, "engine"),
+                        session_print_text_at(status, "engine_why"));
         add_row(table, "engine", text);
         json_array_foreach (json_object_get(status, "engines"), i, engine)
-                if (strcmp(text_at(engine, "name"), text_at(status, "engine")) != 0) {
+                if (strcmp(session_print_text_at(engine, "name"), session_print_text_at(status, "engine")) != 0) {
                         bool is_there = json_is_true(json_object_get(engine, "there"));
-                        const char *why = text_at(engine, "why");
+                        const char *why = session_print_text_at(engine, "why");
                         if (is_there || why)
                                 (void) snprintf(text, sizeof(text), "%s%s",
                                                 is_there ? "is there" : "is not there: ", is_there ? "" : why);
                         else
-                                (void) snprintf(text, sizeof(text), "is not there: needs %s", text_at(engine, "needs"));
-                        add_row(table, text_at(engine, "name"), text);
+                                (void) snprintf(text, sizeof(text), "is not there: needs %s",
+                                                session_print_text_at(engine, "needs"));
+                        add_row(table, session_print_text_at(engine, "name"), text);
                 }
 }
 
@@ -261,21 +270,23 @@ void status_print(const json_t *status) {
         struct table table = table_make(NULL, 0);
         table.n_columns = 2;
         char text[100], bytes[32];
-        (void) snprintf(text, sizeof(text), "running, pid %" PRIu64, number_at(daemon, "pid"));
+        (void) snprintf(text, sizeof(text), "running, pid %" PRIu64, session_print_number_at(daemon, "pid"));
         add_row(&table, "daemon", text);
-        uint64_t uptime_ms = number_at(daemon, "uptime_ms");
+        uint64_t uptime_ms = session_print_number_at(daemon, "uptime_ms");
         add_row(&table, "up for", uptime_ms < 1000 ? "less than a second" : format_age(uptime_ms, text));
-        if (number_at(daemon, "memory_bytes"))
-                add_row(&table, "memory", units_format_bytes(number_at(daemon, "memory_bytes"), bytes));
+        if (session_print_number_at(daemon, "memory_bytes"))
+                add_row(&table, "memory", units_format_bytes(session_print_number_at(daemon, "memory_bytes"), bytes));
         for (size_t i = 0; i < ELEMENTS(texts); i++)
-                add_row(&table, strcmp(texts[i], "data_dir") == 0 ? "data" : texts[i], text_at(daemon, texts[i]));
+                add_row(&table, strcmp(texts[i], "data_dir") == 0 ? "data" : texts[i],
+                        session_print_text_at(daemon, texts[i]));
         add_engines(&table, status);
-        (void) snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " ready", number_at(pool, "ready"),
-                        number_at(pool, "wanted"));
-        if (number_at(pool, "light_wanted")) {
+        (void) snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " ready", session_print_number_at(pool, "ready"),
+                        session_print_number_at(pool, "wanted"));
+        if (session_print_number_at(pool, "light_wanted")) {
                 size_t size = strlen(text);
                 (void) snprintf(text + size, sizeof(text) - size, ", light %" PRIu64 " of %" PRIu64,
-                                number_at(pool, "light_ready"), number_at(pool, "light_wanted"));
+                                session_print_number_at(pool, "light_ready"),
+                                session_print_number_at(pool, "light_wanted"));
         }
         add_row(&table, "pool", text);
         add_supervisor(&table, json_object_get(status, "nursery"));
@@ -286,7 +297,7 @@ void status_print(const json_t *status) {
         if (json_is_true(json_object_get(storage, "reserve_in_use")))
                 add_row(&table, "disk", "full: the daemon's reserve is in use, and new runs are refused");
         else if (storage)
-                add_row(&table, "disk free", units_format_bytes(number_at(storage, "free_bytes"), bytes));
+                add_row(&table, "disk free", units_format_bytes(session_print_number_at(storage, "free_bytes"), bytes));
         const json_t *sessions = json_object_get(status, "sessions");
         (void) snprintf(text, sizeof(text), "%zu", json_array_size(sessions));
         add_row(&table, "sessions", text);

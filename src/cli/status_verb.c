@@ -45,8 +45,8 @@ const struct option_table stop_option_table = { .rows = stop_rows,
 
 enum { LINE_READ, LINE_HELP };
 
-static int read_line(const char *verb, char **args, const struct option_table *table, struct line *line,
-                     struct socket_place *place, struct err *err) {
+static int status_read_line(const char *verb, char **args, const struct option_table *table, struct line *line,
+                            struct socket_place *place, struct err *err) {
         struct option_rest rest;
         if (option_parse(table, line, args, &rest, err) < 0)
                 return -1;
@@ -103,7 +103,7 @@ int verb_status(int argc, char **argv) {
         struct line line = { 0 };
         struct socket_place place;
         struct err err = { 0 };
-        int read = read_line("status", argv + 1, &status_option_table, &line, &place, &err);
+        int read = status_read_line("status", argv + 1, &status_option_table, &line, &place, &err);
         int status = read == LINE_READ ? show_status(&line, &place, &err) : read == LINE_HELP ? 0 : -1;
         return status < 0 ? terminal_fail(&err) : status;
 }
@@ -169,7 +169,7 @@ int verb_stop(int argc, char **argv) {
         struct line line = { 0 };
         struct socket_place place;
         struct err err = { 0 };
-        int read = read_line("stop", argv + 1, &stop_option_table, &line, &place, &err);
+        int read = status_read_line("stop", argv + 1, &stop_option_table, &line, &place, &err);
         int status = read == LINE_READ ? status_stop(&line, &place, &err) : read == LINE_HELP ? 0 : -1;
         return status < 0 ? terminal_fail(&err) : status;
 }

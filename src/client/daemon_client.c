@@ -254,7 +254,7 @@ static int take_json(struct call *call, const struct message *message) {
         return code ? DAEMON_CALL_LEFT : 0;
 }
 
-static int take_message(struct call *call, const struct message *message) {
+static int daemon_client_take_message(struct call *call, const struct message *message) {
         const struct daemon_calls *calls = &call->request->calls;
         const char *bytes;
         size_t size;
@@ -279,13 +279,13 @@ static int take_message(struct call *call, const struct message *message) {
 }
 
 /* Handles all messages that have arrived. 0: continue; DAEMON_CALL_LEFT; -1. */
-static int take_messages(struct call *call) {
+static int daemon_client_take_messages(struct call *call) {
         struct message message;
         while (!call->answer) {
                 int code = message_parser_next(&call->client->parser, &message);
                 if (code <= 0)
                         return code < 0 ? protocol_error(call) : 0;
-                code = take_message(call, &message);
+                code = daemon_client_take_message(call, &message);
                 if (code != 0)
                         return code;
         }
@@ -297,7 +297,7 @@ static int daemon_client_receive(struct call *call) {
         if (n == -EAGAIN || n == -EINTR)
                 return 0;
         if (n > 0)
-                return take_messages(call);
+                return daemon_client_take_messages(call);
         return err_set(
                 call->err, ERR_GONE,
                 "the daemon at %s ended before it answered; \"glovebox status\" shows whether it runs again, and what "
@@ -307,7 +307,7 @@ static int daemon_client_receive(struct call *call) {
 
 enum { WATCH_DAEMON, WATCH_WAKE, WATCH_INPUT, WATCHES };
 
-static void watch_all(const struct call *call, struct pollfd watched[static WATCHES]) {
+static void daemon_client_watch_all(const struct call *call, struct pollfd watched[static WATCHES]) {
         const struct daemon_request *request = call->request;
         const struct daemon_client *client = call->client;
         bool wants_input =
@@ -323,7 +323,7 @@ static void watch_all(const struct call *call, struct pollfd watched[static WATC
 static int wait_turn(struct call *call, uint64_t deadline_ms) {
         const struct daemon_request *request = call->request;
         struct pollfd watched[WATCHES];
-        watch_all(call, watched);
+        daemon_client_watch_all(call, watched);
         uint64_t now = loop_now_ms();
         int timeout = deadline_ms == 0 ? -1 : deadline_ms > now ? (int) (deadline_ms - now) : 0;
         int n = poll(watched, ELEMENTS(watched), timeout);

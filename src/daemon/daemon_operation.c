@@ -42,7 +42,7 @@ static json_t *describe_nursery(const struct session_manager *manager, bool ligh
                 uint64_t memory_bytes = nursery->pid > 0 ? memory_bytes_of(nursery->pid) : 0;
                 return json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:s, s:I}", "image", nursery->image, "state",
                                  states[nursery->state], "pid", (int) nursery->pid, "supervisor_pid",
-                                 (int) nursery->supervisor_pid, "forks", (json_int_t) nursery->forks, "stock",
+                                 (int) nursery->supervisor_pid, "forks", (json_int_t) nursery->forks, "box_pool",
                                  (json_int_t) nursery->n_boxes_ready, "preloaded", (json_int_t) nursery->n_preloaded,
                                  "failed_imports", nursery->failed_imports, "memory_bytes", (json_int_t) memory_bytes);
         }

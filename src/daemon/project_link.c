@@ -15,7 +15,7 @@
 static const char *const names[] = { "kernel.sock", "kernel-api.sock" };
 
 /* DIR/.sandbox, made if it is missing. Code in a box may have put anything at its place: no link is followed. */
-static int open_directory(const char *link, bool make) {
+static int project_link_open_directory(const char *link, bool make) {
         char project[DATA_DIR_PATH_MAX];
         (void) snprintf(project, sizeof(project), "%s", link);
         for (int i = 0; i < 2; i++)
@@ -36,7 +36,7 @@ static void target_of(size_t i, const char *socket_path, char ret_target[static 
 }
 
 int project_link_make(const char *link, const char *socket_path, struct err *err) {
-        _cleanup_fd_ int fd = open_directory(link, true);
+        _cleanup_fd_ int fd = project_link_open_directory(link, true);
         if (fd < 0)
                 return err_sys(err, -fd, "opening the directory of %.300s", link);
         for (size_t i = 0; i < ELEMENTS(names); i++) {
@@ -58,7 +58,7 @@ int project_link_make(const char *link, const char *socket_path, struct err *err
 }
 
 void project_link_remove(const char *link, const char *socket_path) {
-        _cleanup_fd_ int fd = open_directory(link, false);
+        _cleanup_fd_ int fd = project_link_open_directory(link, false);
         for (size_t i = 0; i < ELEMENTS(names) && fd >= 0; i++) {
                 char target[DATA_DIR_PATH_MAX], found[DATA_DIR_PATH_MAX] = "";
                 target_of(i, socket_path, target);

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "daemon/instance_sweep.h"
 #include "daemon/remote.h"
-#include "daemon/remote_far.h"
+#include "daemon/remote_client.h"
 #include "session/caller.h"
 #include "session/manager.h"
 #include "session/recovery.h"
@@ -30,7 +30,7 @@
 enum { DEPTH_MAX = 64, LEFT_MAX = 50, MOVE_MS = 3600 * 1000, SWEEP_MS = 60000 };
 
 struct carry {
-        struct far far;
+        struct remote_client remote;
         const char *name; /* of the session there */
         int workspace_fd;
         json_t *left_behind;
@@ -51,7 +51,7 @@ static int send_entry(struct carry *carry, const char *path, const char *type, i
         if (strcmp(type, "directory") == 0) {
                 json_t *request =
                         json_pack("{s:s, s:s, s:s}", "op", "file.mkdir", "session", carry->name, "path", path);
-                int code = far_ask(&carry->far, request, NULL, NULL, &answer, err);
+                int code = remote_client_ask(&carry->remote, request, NULL, NULL, &answer, err);
                 json_decref(answer);
                 return code < 0 ? -1 : send_directory(carry, path, depth + 1, err);
         }
@@ -62,9 +62,9 @@ static int send_entry(struct carry *carry, const char *path, const char *type, i
         _cleanup_fd_ int fd = workspace_open(carry->workspace_fd, path, WORKSPACE_NO_LINKS, &status, err);
         if (fd < 0)
                 return -1;
-        return far_send_file(&carry->far,
-                             json_pack("{s:s, s:s, s:s}", "op", "file.write", "session", carry->name, "path", path), fd,
-                             err);
+        return remote_client_send_file(
+                &carry->remote, json_pack("{s:s, s:s, s:s}", "op", "file.write", "session", carry->name, "path", path),
+                fd, err);
 }
 
 static int join(const char *directory, const char *name, char ret_path[static 4096], struct err *err) {
@@ -105,12 +105,12 @@ static int send_sleep_file(struct carry *carry, const char *state_dir, struct er
                 return 0;
         if (fd < 0)
                 return err_sys(err, errno, "opening what the session's kernel wrote");
-        if (far_send_file(&carry->far,
-                          json_pack("{s:s, s:s, s:s, s:b}", "op", "file.write", "session", carry->name, "path",
-                                    SLEEP_FILE, "input", 1),
-                          fd, err) < 0 ||
-            far_ask(&carry->far, json_pack("{s:s, s:s}", "op", "session.adopt", "session", carry->name), NULL, NULL,
-                    &answer, err) < 0)
+        if (remote_client_send_file(&carry->remote,
+                                    json_pack("{s:s, s:s, s:s, s:b}", "op", "file.write", "session", carry->name,
+                                              "path", SLEEP_FILE, "input", 1),
+                                    fd, err) < 0 ||
+            remote_client_ask(&carry->remote, json_pack("{s:s, s:s}", "op", "session.adopt", "session", carry->name),
+                              NULL, NULL, &answer, err) < 0)
                 return -1;
         json_decref(answer);
         return 0;
@@ -128,8 +128,9 @@ static int fetch_file(struct carry *carry, const char *path, struct err *err) {
         json_t *answer = NULL;
         if (workspace_create_file(carry->workspace_fd, path, &file, err) < 0)
                 return -1;
-        if (far_ask(&carry->far, json_pack("{s:s, s:s, s:s}", "op", "file.read", "session", carry->name, "path", path),
-                    remote_move_on_piece, &file.fd, &answer, err) < 0) {
+        if (remote_client_ask(&carry->remote,
+                              json_pack("{s:s, s:s, s:s}", "op", "file.read", "session", carry->name, "path", path),
+                              remote_move_on_piece, &file.fd, &answer, err) < 0) {
                 workspace_drop_file(&file);
                 return -1;
         }
@@ -142,9 +143,10 @@ static int fetch_directory(struct carry *carry, const char *directory, int depth
         size_t i;
         if (depth >= DEPTH_MAX)
                 return err_set(err, ERR_LIMIT, "%.200s is nested too deeply to be moved", directory);
-        int code = far_ask(&carry->far,
-                           json_pack("{s:s, s:s, s:s}", "op", "file.list", "session", carry->name, "path", directory),
-                           NULL, NULL, &answer, err);
+        int code = remote_client_ask(
+                &carry->remote,
+                json_pack("{s:s, s:s, s:s}", "op", "file.list", "session", carry->name, "path", directory), NULL, NULL,
+                &answer, err);
         json_array_foreach (json_object_get(answer, "entries"), i, entry) {
                 char path[4096], relative[4096];
                 const char *name = json_string_value(json_object_get(entry, "path"));
@@ -175,10 +177,10 @@ static int fetch_sleep_file(struct carry *carry, const char *state_dir, struct e
         _cleanup_fd_ int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd < 0)
                 return err_sys(err, errno, "making %.300s", part);
-        int code = far_ask(&carry->far,
-                           json_pack("{s:s, s:s, s:s, s:b}", "op", "file.read", "session", carry->name, "path",
-                                     SLEEP_FILE, "input", 1),
-                           remote_move_on_piece, &fd, &answer, err);
+        int code = remote_client_ask(&carry->remote,
+                                     json_pack("{s:s, s:s, s:s, s:b}", "op", "file.read", "session", carry->name,
+                                               "path", SLEEP_FILE, "input", 1),
+                                     remote_move_on_piece, &fd, &answer, err);
         json_decref(answer);
         if (code < 0) {
                 (void) unlink(part);
@@ -205,14 +207,14 @@ static int carry_over(const struct move *move, struct carry *carry, struct err *
                 return err_sys(err, errno, "opening %.300s", move->workspace);
         if (!move->create)
                 return fetch_directory(carry, ".", 0, err) < 0 ? -1 : fetch_sleep_file(carry, move->state_dir, err);
-        int code = far_ask(&carry->far, json_incref(move->create), NULL, NULL, &answer, err);
+        int code = remote_client_ask(&carry->remote, json_incref(move->create), NULL, NULL, &answer, err);
         json_decref(answer);
         if (code == 0 && send_directory(carry, ".", 0, err) == 0 && send_sleep_file(carry, move->state_dir, err) == 0)
                 return 0;
         struct err ignored;
         answer = NULL;
-        (void) far_ask(&carry->far, json_pack("{s:s, s:s}", "op", "session.remove", "session", move->name), NULL, NULL,
-                       &answer, &ignored);
+        (void) remote_client_ask(&carry->remote, json_pack("{s:s, s:s}", "op", "session.remove", "session", move->name),
+                                 NULL, NULL, &answer, &ignored);
         json_decref(answer);
         return -1;
 }
@@ -220,7 +222,7 @@ static int carry_over(const struct move *move, struct carry *carry, struct err *
 /* The child writes 'a' and a list of what was not moved, or 'e' and the error. */
 static int do_move(const int *fds, int out_fd, void *context) {
         const struct move *move = context;
-        struct carry carry = { .far = far_make(fds[0]), .name = move->name, .left_behind = json_array() };
+        struct carry carry = { .remote = remote_client_make(fds[0]), .name = move->name, .left_behind = json_array() };
         struct err err = { 0 };
         if (carry_over(move, &carry, &err) < 0)
                 return fd_write_all(out_fd, "e", 1) < 0 || fd_write_all(out_fd, &err, sizeof(err)) < 0 ? -1 : 0;
@@ -322,7 +324,7 @@ bool remote_move_is_meant(const struct caller *caller, const char *name, json_t 
         return remote_find(caller, name) || (is_asked && remote_is_wanted(caller->manager, options));
 }
 
-static int refuse_far_move(const struct session *session, json_t *options, struct err *err) {
+static int refuse_remote_move(const struct session *session, json_t *options, struct err *err) {
         const struct session_engine has = session_engine_of(&session->row);
         struct session_engine wanted;
         if (session_engine_read(session->manager, options, &wanted, err) < 0)
@@ -378,7 +380,7 @@ int remote_move(struct caller *caller, const char *name, json_t *options, struct
         if (!session)
                 return -1;
         if (session->is_remote && is_there)
-                return refuse_far_move(session, options, err);
+                return refuse_remote_move(session, options, err);
         if (!session->is_remote && !is_there)
                 return err_set(err, ERR_EXISTS, "session %s is on this host already", session->row.name);
         if (session->kernel || session->runs || session->install || session->caller)
@@ -419,13 +421,14 @@ struct sweep {
 /* A list of the answers; null for a refused request. */
 static int do_sweep(const int *fds, int out_fd, void *context) {
         const struct sweep *sweep = context;
-        struct far far = far_make(fds[0]);
+        struct remote_client remote = remote_client_make(fds[0]);
         json_t *answers = json_array(), *request;
         size_t i;
         json_array_foreach (sweep->requests, i, request) {
                 json_t *answer = NULL;
                 struct err err = { 0 };
-                if (far_ask(&far, json_incref(request), NULL, NULL, &answer, &err) < 0 && err.code == ERR_GONE)
+                if (remote_client_ask(&remote, json_incref(request), NULL, NULL, &answer, &err) < 0 &&
+                    err.code == ERR_GONE)
                         return -1;
                 (void) json_array_append_new(answers, answer ? answer : json_null());
         }

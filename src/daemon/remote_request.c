@@ -7,9 +7,8 @@
 #include <sys/epoll.h>
 
 #include "base/fd.h"
-#include "base/json_bounds.h"
 #include "base/memory.h"
-#include "daemon/remote_answer.h"
+#include "daemon/remote_reply.h"
 #include "daemon/socket_client.h"
 #include "session/serve_options.h"
 #include "session/session.h"
@@ -17,7 +16,6 @@
 enum {
         PAUSE_MIN_MS = 50,
         PAUSE_MAX_MS = 1000,
-        PARSED_MAX = 4 << 20, /* answers and events larger than this are checked, not parsed */
         QUEUE_MAX = 8 << 20,
         INSTANCE_MAKING_MS = 900000, /* for its helper, which has a deadline for each step */
 };
@@ -27,22 +25,16 @@ static void connect_now(struct remote_request *request);
 
 /* ---- the end ---- */
 
-static struct session *session_of(const struct remote_request *request) {
+struct session *remote_request_session(const struct remote_request *request) {
         return *request->session_id ? session_find(request->manager, "", request->session_id) : NULL;
 }
 
-static void note_state(const struct remote_request *request, const char *state) {
-        struct session *session = session_of(request);
+void remote_request_note_state(const struct remote_request *request, const char *state) {
+        struct session *session = remote_request_session(request);
         bool is_word = state && strlen(state) < sizeof(session->remote.state) &&
                        strspn(state, "abcdefghijklmnopqrstuvwxyz") == strlen(state);
         if (session && session->is_remote && is_word) /* an attacker may control the other side */
                 (void) snprintf(session->remote.state, sizeof(session->remote.state), "%s", state);
-}
-
-static void note_made(const struct remote_request *request) {
-        struct session *session = session_of(request);
-        if (session)
-                session->remote.is_made_there = true;
 }
 
 static void hang_up(struct remote_request *request, bool is_kept) {
@@ -106,203 +98,15 @@ struct remote_request *remote_request_of(const struct caller *caller) {
         return caller->source == &source ? caller->source_context : NULL;
 }
 
-static void refuse(struct remote_request *request, const struct err *err, bool keeps_connection) {
+void remote_request_refuse(struct remote_request *request, const struct err *err, bool keeps_connection) {
         struct caller *caller = request->caller;
-        struct session *session = request->is_new && !request->is_started ? session_of(request) : NULL;
+        struct session *session = request->is_new && !request->is_started ? remote_request_session(request) : NULL;
         const struct err copy = *err;
-        note_state(request, request->is_started ? "idle" : NULL);
+        remote_request_note_state(request, request->is_started ? "idle" : NULL);
         remote_request_free(request, keeps_connection);
         if (session)
                 session_remove(session, false);
         caller_refuse(caller, &copy);
-}
-
-/* ---- answers ---- */
-
-static void answer_json(struct remote_request *request, json_t *answer) {
-        struct caller *caller = request->caller;
-        struct session *session = request->traits & REMOTE_REMOVAL ? session_of(request) : NULL;
-        (void) json_object_del(answer, "ok");
-        if (json_object_get(answer, "state"))
-                note_state(request, json_string_value(json_object_get(answer, "state")));
-        if (request->traits & REMOTE_SESSION && session_of(request))
-                remote_answer_shape_session(answer, session_of(request), request->is_new);
-        remote_request_free(request, true);
-        if (session)
-                session_remove(session, false);
-        caller_answer(caller, answer);
-}
-
-static void answer_text(struct remote_request *request, const char *bytes, size_t size) {
-        struct caller *caller = request->caller;
-        struct err err;
-        _cleanup_free_ char *text = remote_answer_copy_text(bytes, size, &size, &err);
-        if (!text) {
-                refuse(request, &err, false);
-                return;
-        }
-        note_state(request, "idle");
-        remote_request_free(request, true);
-        caller_answer_text(caller, text, size, NULL);
-}
-
-/* Marks the end of an event: output of an event that was passed on whole is not sent again. */
-static void end_event(const struct remote_request *request) {
-        const struct caller_output last = { request->is_error, true, request->number, "", 0 };
-        if (request->number > 0 && request->caller->stream)
-                request->caller->type->output(request->caller, &last);
-}
-
-static void broken(struct remote_request *request, const struct err *why);
-
-static void take_refusal(struct remote_request *request, json_t *answer, bool is_notice) {
-        const struct err err =
-                remote_answer_refusal(json_object_get(answer, "error"), request->remote_name, request->session_name);
-        json_decref(answer);
-        if (is_notice && (err.code == ERR_GONE || err.code == ERR_TIMEOUT)) {
-                request->is_told = false;
-                broken(request, &err);
-                return;
-        }
-        if (!is_notice && err.code == ERR_NOT_FOUND && request->traits & REMOTE_REMOVAL) {
-                answer_json(request, json_object()); /* it was removed by a request whose answer was lost */
-                return;
-        }
-        bool describes = !is_notice && err.code == ERR_NOT_FOUND && request->traits & REMOTE_SESSION &&
-                         !request->is_new && session_of(request);
-        json_t *described = describes ? remote_answer_describe_new(session_of(request)) : NULL;
-        if (described)
-                answer_json(request, described);
-        else
-                refuse(request, &err, !is_notice);
-}
-
-static void take_answer(struct remote_request *request, const struct message *message) {
-        bool is_notice = message->request == REMOTE_TUNNEL_NOTICE;
-        struct err err;
-        if (!is_notice)
-                end_event(request);
-        if (message->size > PARSED_MAX) {
-                answer_text(request, message->bytes, message->size);
-                return;
-        }
-        json_t *answer = json_is_bounded(message->bytes, message->size)
-                                 ? json_loadb(message->bytes, message->size, JSON_REJECT_DUPLICATES, NULL)
-                                 : NULL;
-        if (!json_is_object(answer)) {
-                json_decref(answer);
-                (void) err_set(&err, ERR_PROTOCOL, "the remote's answer is damaged");
-                refuse(request, &err, false);
-        } else if (!json_is_true(json_object_get(answer, "ok")))
-                take_refusal(request, answer, is_notice);
-        else {
-                if (request->traits & REMOTE_RUN)
-                        note_state(request, "idle");
-                if (request->traits & (REMOTE_RUN | REMOTE_SESSION))
-                        note_made(request);
-                answer_json(request, answer);
-        }
-}
-
-/* ---- what comes before an answer ---- */
-
-/* False: the request is over. */
-static bool take_start(struct remote_request *request) {
-        struct caller *caller = request->caller;
-        loop_timer_drop(&request->timer);
-        if (request->is_started)
-                return true;
-        request->is_started = true;
-        note_state(request, "running");
-        if (request->detach) {
-                json_t *answer = json_pack("{s:s, s:s}", "run_id", request->run_id, "session", request->session_id);
-                remote_request_free(request, false); /* the run goes on there */
-                caller_answer(caller, answer);
-                return false;
-        }
-        if (caller->type->accepted)
-                caller->type->accepted(caller, request->run_id);
-        return true;
-}
-
-static bool take_event(struct remote_request *request, const struct message *message) {
-        struct caller *caller = request->caller;
-        json_t *event = message->size <= PARSED_MAX && json_is_bounded(message->bytes, message->size)
-                                ? json_loadb(message->bytes, message->size, 0, NULL)
-                                : NULL;
-        const char *kind = json_string_value(json_object_get(event, "event"));
-        bool goes_on = true;
-        if (kind && strcmp(kind, "start") == 0 && request->traits & REMOTE_RUN)
-                goes_on = take_start(request);
-        else if (kind && strcmp(kind, "display") == 0 && caller->stream) {
-                _cleanup_free_ char *data = json_dumps(json_object_get(event, "data"), JSON_COMPACT | JSON_ENCODE_ANY);
-                caller_tell_begun(caller, request->run_id);
-                if (data)
-                        caller->type->display(caller, data, strlen(data));
-        }
-        json_decref(event);
-        return goes_on;
-}
-
-static bool take_output(struct remote_request *request, const struct message *message) {
-        struct caller *caller = request->caller;
-        uint32_t number;
-        const char *bytes;
-        size_t size;
-        if (!message_get_output(message, &number, &bytes, &size) || !caller->stream || number < request->number)
-                return true; /* what was passed on already comes again */
-        if (number > request->number) {
-                end_event(request);
-                request->number = number;
-                request->passed = request->skip = 0;
-        }
-        request->is_error = message->type == MESSAGE_ERR;
-        size_t skipped = request->skip < size ? (size_t) request->skip : size;
-        request->skip -= skipped;
-        const struct caller_output piece = { request->is_error, false, number, bytes + skipped, size - skipped };
-        request->passed += piece.size;
-        if (piece.size > 0) {
-                caller_tell_begun(caller, request->run_id);
-                caller->type->output(caller, &piece);
-        }
-        return true;
-}
-
-static void take_data(struct remote_request *request, const struct message *message) {
-        struct client_request *local = client_request_of(request->caller);
-        const struct caller_type *type = request->caller->type;
-        if (!(request->traits & REMOTE_DOWNLOAD) || (!local && !type->data))
-                return;
-        request->received += message->type == MESSAGE_DATA ? message->size : 0;
-        if (!local && message->type == MESSAGE_DATA)
-                type->data(request->caller, message->bytes, message->size);
-        if (local)
-                client_send(local->client, message->type, local->number, message->bytes, message->size);
-}
-
-/* False: the request is over. */
-static bool take_message(struct remote_request *request, const struct message *message) {
-        if (message->request != REMOTE_REQUEST_NUMBER && message->request != REMOTE_TUNNEL_NOTICE) {
-                struct err err;
-                (void) err_set(&err, ERR_PROTOCOL, "the remote answers something that was not asked");
-                refuse(request, &err, false);
-                return false;
-        }
-        request->is_told = true;
-        request->away_since_ms = message->request == REMOTE_REQUEST_NUMBER ? 0 : request->away_since_ms;
-        switch (message->type) {
-        case MESSAGE_EVENT:
-                return take_event(request, message);
-        case MESSAGE_OUT:
-        case MESSAGE_ERR:
-                return take_output(request, message);
-        case MESSAGE_ANSWER:
-                take_answer(request, message);
-                return false;
-        default:
-                take_data(request, message);
-                return true;
-        }
 }
 
 /* ---- connecting, and connecting again ---- */
@@ -317,7 +121,7 @@ static void on_timer(void *context) {
         }
         (void) err_set(&err, ERR_TIMEOUT, "the remote at %.200s does not answer in time (--remote-timeout)",
                        remote_place_words(request->manager, &request->place));
-        refuse(request, &err, false);
+        remote_request_refuse(request, &err, false);
 }
 
 /* -1 with err if the connection is not made again for this request. */
@@ -341,7 +145,7 @@ static uint64_t longer_pause(uint64_t pause_ms) {
         return pause_ms * 2 < PAUSE_MAX_MS ? pause_ms * 2 : PAUSE_MAX_MS;
 }
 
-static void broken(struct remote_request *request, const struct err *why) {
+void remote_request_reconnect(struct remote_request *request, const struct err *why) {
         uint64_t now_ms = loop_now_ms();
         struct err err;
         bool was_sent = request->fd >= 0 && why == NULL;
@@ -351,7 +155,7 @@ static void broken(struct remote_request *request, const struct err *why) {
                 request->pause_ms = 0;
         }
         if (check_retry(request, was_sent, why, &err) < 0) {
-                refuse(request, &err, false);
+                remote_request_refuse(request, &err, false);
                 return;
         }
         loop_timer_drop(&request->timer);
@@ -359,7 +163,7 @@ static void broken(struct remote_request *request, const struct err *why) {
         request->pause_ms = longer_pause(request->pause_ms);
         if (!request->timer) {
                 (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-                refuse(request, &err, false);
+                remote_request_refuse(request, &err, false);
         }
 }
 
@@ -407,7 +211,7 @@ static void connect_now(struct remote_request *request) {
         struct err err;
         if (remote_link_take(manager, &request->place, &request->fd, &request->is_fresh, &err) < 0) {
                 request->fd = -1;
-                broken(request, &err);
+                remote_request_reconnect(request, &err);
                 return;
         }
         request->is_told = false;
@@ -416,7 +220,7 @@ static void connect_now(struct remote_request *request) {
         request->watch = loop_watch(manager->loop, request->fd, EPOLLIN, remote_request_on_event, request);
         if (!request->watch || send_request(request) < 0) {
                 (void) err_set(&err, ERR_GONE, "the helper that connects to the remote has died");
-                broken(request, &err);
+                remote_request_reconnect(request, &err);
                 return;
         }
         remote_request_watch(request);
@@ -438,17 +242,17 @@ static bool is_wanted(const struct remote_request *request) {
 
 /* Handles what was received. False: the request has ended. If the caller takes no more of a file, the rest waits in the
  * parser. */
-static bool take_messages(struct remote_request *request) {
+static bool remote_request_take_messages(struct remote_request *request) {
         bool is_file = request->traits & REMOTE_DOWNLOAD;
         struct message message;
         int code = 0;
         while ((!is_file || is_wanted(request)) && (code = message_parser_next(&request->parser, &message)) == 1)
-                if (!take_message(request, &message))
+                if (!remote_reply_take(request, &message))
                         return false;
         if (code < 0) {
                 struct err err;
                 (void) err_set(&err, ERR_PROTOCOL, "the remote broke the protocol");
-                refuse(request, &err, false);
+                remote_request_refuse(request, &err, false);
                 return false;
         }
         /* A client that does not read makes only the remote wait. */
@@ -463,26 +267,26 @@ static void on_wanted(void *context) {
         struct remote_request *request = context;
         remote_request_watch(request);
         if (request->watch && request->traits & REMOTE_DOWNLOAD)
-                (void) take_messages(request);
+                (void) remote_request_take_messages(request);
 }
 
 /* False: the request is over. */
-static bool receive(struct remote_request *request) {
+static bool remote_request_receive(struct remote_request *request) {
         long n = message_parser_read(&request->parser, request->fd);
         if (n == -EAGAIN || n == -EINTR)
                 return true;
         if (n <= 0) {
-                broken(request, NULL);
+                remote_request_reconnect(request, NULL);
                 return false;
         }
-        return take_messages(request);
+        return remote_request_take_messages(request);
 }
 
 static void remote_request_on_event(void *context, uint32_t events) {
         struct remote_request *request = context;
         if (events & EPOLLOUT) {
                 if (message_queue_flush(&request->queue, request->fd) < 0) {
-                        broken(request, NULL);
+                        remote_request_reconnect(request, NULL);
                         return;
                 }
                 bool has_room = message_queue_size(&request->queue) < REMOTE_REQUEST_QUEUE_HIGH;
@@ -495,7 +299,7 @@ static void remote_request_on_event(void *context, uint32_t events) {
                 }
         }
         if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-                (void) receive(request);
+                (void) remote_request_receive(request);
 }
 
 /* ---- the beginning ---- */

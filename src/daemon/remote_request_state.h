@@ -1,5 +1,5 @@
-/* A request that was passed on to the remote, as its files share it: remote_request.c connects, asks and answers,
- * remote_upload.c sends what the caller sends. */
+/* A request that was passed on to the remote, as its files share it: remote_request.c connects and asks,
+ * remote_reply.c passes on what comes back, remote_upload.c sends what the caller sends. */
 #pragma once
 
 #include "daemon/remote.h"
@@ -49,6 +49,17 @@ struct remote_request {
 };
 
 void remote_request_free(struct remote_request *request, bool keeps_connection);
+
+/* Its session here, or NULL: it is of an ephemeral run, or was removed. */
+struct session *remote_request_session(const struct remote_request *request);
+
+/* Notes the state of the session there; ignores NULL, and what is no plain word. */
+void remote_request_note_state(const struct remote_request *request, const char *state);
+
+/* Answers the caller, and frees the request. */
+void remote_request_refuse(struct remote_request *request, const struct err *err, bool keeps_connection);
+/* After the connection was lost, or (why) could not be made. Refuses the request if it cannot be sent again. */
+void remote_request_reconnect(struct remote_request *request, const struct err *why);
 
 /* The request of a caller, or NULL. */
 struct remote_request *remote_request_of(const struct caller *caller);

@@ -14,7 +14,7 @@
 #include "session/session_config_check.h"
 #include "session/spill.h"
 #include "session/user_permit.h"
-#include "session/waiting.h"
+#include "session/waiting_run.h"
 #include "store/disk_reserve.h"
 
 /* True if the interpreter, or a library that may be loaded already, reads the variable when it starts. program.py has
@@ -260,7 +260,7 @@ static void set_value(json_t *payload, const char *key, json_t *value) {
 /* A run is acknowledged when its id is sent: from then on it is in the journal, or on disk until its turn. */
 static int acknowledge(struct caller *caller, struct run *run, bool detach, struct err *err) {
         bool is_id_sent = detach || caller->type->accepted;
-        if (!run->started && is_id_sent && waiting_put(run, caller->cancel_on_disconnect, err) < 0) {
+        if (!run->started && is_id_sent && waiting_run_put(run, caller->cancel_on_disconnect, err) < 0) {
                 session_cancel(run->session, run);
                 return -1;
         }

@@ -15,7 +15,7 @@ static const char *get_text(json_t *json, const char *key) {
         return json_string_value(json_object_get(json, key));
 }
 
-static bool is_set(json_t *json, const char *key) {
+static bool socket_request_is_set(json_t *json, const char *key) {
         return json_is_true(json_object_get(json, key));
 }
 
@@ -43,15 +43,16 @@ static int request_install(struct caller *caller, json_t *json, struct err *err)
                                                  .options = json,
                                                  .packages = json_object_get(json, "packages"),
                                                  .timeout_ms = get_number(json, "timeout_ms"),
-                                                 .stream = is_set(json, "stream"),
-                                                 .cancel_on_disconnect = is_set(json, "cancel_on_disconnect") };
+                                                 .stream = socket_request_is_set(json, "stream"),
+                                                 .cancel_on_disconnect =
+                                                         socket_request_is_set(json, "cancel_on_disconnect") };
         return operation_install(caller, &request, err);
 }
 
 static int request_program(struct caller *caller, json_t *json, struct err *err) {
         const struct program_request request = { .options = json,
-                                                 .is_light = is_set(json, "light"),
-                                                 .wants_listener = is_set(json, "listener"),
+                                                 .is_light = socket_request_is_set(json, "light"),
+                                                 .wants_listener = socket_request_is_set(json, "listener"),
                                                  .what = get_text(json, "what") };
         return operation_program(caller, &request, err);
 }
@@ -141,7 +142,7 @@ static int request_session_log(struct caller *caller, json_t *json, struct err *
 }
 
 static int request_session_remove(struct caller *caller, json_t *json, struct err *err) {
-        return operation_session_remove(caller, get_session(json), is_set(json, "keep_files"), err);
+        return operation_session_remove(caller, get_session(json), socket_request_is_set(json, "keep_files"), err);
 }
 
 static int request_session_interrupt(struct caller *caller, json_t *json, struct err *err) {
@@ -192,10 +193,10 @@ struct file_request socket_request_file(json_t *json) {
         return (struct file_request) { .session = get_session(json),
                                        .path = get_text(json, "path"),
                                        .to = get_text(json, "to"),
-                                       .recursive = is_set(json, "recursive"),
-                                       .no_links = is_set(json, "no_links"),
-                                       .follows = is_set(json, "follow"),
-                                       .is_input = is_set(json, "input") };
+                                       .recursive = socket_request_is_set(json, "recursive"),
+                                       .no_links = socket_request_is_set(json, "no_links"),
+                                       .follows = socket_request_is_set(json, "follow"),
+                                       .is_input = socket_request_is_set(json, "input") };
 }
 
 static void write_file_list(json_t *entries, bool is_cut, const char *path, struct json_writer *text) {
@@ -265,7 +266,7 @@ static int request_ps(struct caller *caller, json_t *json, struct err *err) {
 }
 
 static int request_kill(struct caller *caller, json_t *json, struct err *err) {
-        return operation_kill(caller, get_session(json), is_set(json, "hard"), err);
+        return operation_kill(caller, get_session(json), socket_request_is_set(json, "hard"), err);
 }
 
 static int request_ping(struct caller *caller, json_t *json, struct err *err) {

@@ -12,7 +12,7 @@
 #include "session/network.h"
 #include "session/recovery.h"
 #include "session/session.h"
-#include "session/waiting.h"
+#include "session/waiting_run.h"
 #include "store/packages.h"
 #include "store/reaper.h"
 #include "store/session_file.h"
@@ -174,7 +174,7 @@ int takeover_sessions(struct session_manager *manager, struct err *err) {
         for (struct session *session = manager->sessions; session; session = session->next) {
                 if (!session->kernel && !session->is_remote)
                         recovery_settle_session(session);
-                waiting_load(session);
+                waiting_run_load(session);
         }
         network_connect(manager);
         manager->knows_takeover = true;

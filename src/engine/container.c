@@ -6,14 +6,10 @@
 #include "engine/container.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,12 +19,10 @@
 #include "base/memory.h"
 #include "box/host/identity.h"
 #include "box/spec.h"
-#include "engine/entry_arguments.h"
+#include "engine/container_config.h"
 #include "engine/handshake.h"
 #include "engine/programs.h"
 #include "engine/unix_http.h"
-
-#define OWNER_LABEL "glovebox.owner"
 
 enum {
         SHORT_MS = 5000,   /* for requests that only read */
@@ -36,32 +30,22 @@ enum {
         START_MS = 30000,
         REMOVE_MS = 30000,
         YOUNG_S = 120, /* a younger container may still be starting */
-        OOM_SCORE = 500,
-        RUNTIME_THREADS = 256,     /* of gVisor's own kernel; they count in the box's group */
-        PROCESSES_OF_USER = 32768, /* of all boxes together, since they run as one user; each box has its own limit */
 };
 
 /* ---- requests ---- */
 
-struct service {
-        const char *name, *socket;
-        const char *start_command; /* for messages */
-        const char *inspect_prefix; /* the API prefix for inspecting a container */
-        bool is_rootless; /* it runs as the user of the daemon */
-};
-
-static struct service docker_service(const struct engine_settings *settings) {
-        return (struct service) { "docker", settings->docker_socket, "systemctl start docker", "",
-                                  engine_is_rootless(&engine_docker, settings) };
+static struct container_service docker_service(const struct engine_settings *settings) {
+        return (struct container_service) { "docker", settings->docker_socket, "systemctl start docker", "",
+                                            engine_is_rootless(&engine_docker, settings) };
 }
 
-static struct service podman_service(const struct engine_settings *settings) {
+static struct container_service podman_service(const struct engine_settings *settings) {
         bool is_rootless = engine_is_rootless(&engine_podman, settings);
-        return (struct service) { "podman", settings->podman_socket,
-                                  is_rootless ? "systemctl --user start podman.socket"
-                                              : "systemctl start podman.socket",
-                                  "/v4.0.0/libpod",
-                                  is_rootless }; /* Docker's API of Podman does not report the runtime */
+        return (struct container_service) { "podman", settings->podman_socket,
+                                            is_rootless ? "systemctl --user start podman.socket"
+                                                        : "systemctl start podman.socket",
+                                            "/v4.0.0/libpod",
+                                            is_rootless }; /* Docker's API of Podman does not report the runtime */
 }
 
 /* The engine's own error message. */
@@ -73,8 +57,8 @@ static const char *engine_message(const struct unix_http_answer *answer, json_t 
         return text ? text : answer->body;
 }
 
-static int container_explain(const struct service *service, const char *what, const struct unix_http_answer *answer,
-                             enum err_code code, struct err *err) {
+static int container_explain(const struct container_service *service, const char *what,
+                             const struct unix_http_answer *answer, enum err_code code, struct err *err) {
         json_t *json = NULL;
         const char *text = engine_message(answer, &json);
         if (strstr(text, "no space left on device"))
@@ -86,8 +70,8 @@ static int container_explain(const struct service *service, const char *what, co
         return -1;
 }
 
-static int container_request(const struct service *service, const char *method, const char *path, json_t *body,
-                             uint64_t within_ms, struct unix_http_answer *ret_answer, struct err *err) {
+static int container_request(const struct container_service *service, const char *method, const char *path,
+                             json_t *body, uint64_t within_ms, struct unix_http_answer *ret_answer, struct err *err) {
         _cleanup_free_ char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
         json_decref(body);
         if (unix_http(service->socket, method, path, text, loop_now_ms() + within_ms, ret_answer, err) == 0)
@@ -100,7 +84,7 @@ static int container_request(const struct service *service, const char *method, 
         return err_prefix(err, "%s", service->name);
 }
 
-static int container_probe(const struct service *service, char *ret_version, size_t room, struct err *err) {
+static int container_probe(const struct container_service *service, char *ret_version, size_t room, struct err *err) {
         struct unix_http_answer answer;
         if (container_request(service, "GET", "/version", NULL, SHORT_MS, &answer, err) < 0)
                 return -1;
@@ -132,7 +116,7 @@ static void copy_image_env(json_t *env, struct image *ret_image) {
         ret_image->env[used] = '\0';
 }
 
-static int container_inspect_image(const struct service *service, const char *image, struct image *ret_image,
+static int container_inspect_image(const struct container_service *service, const char *image, struct image *ret_image,
                                    struct err *err) {
         char path[ENGINE_IMAGE_MAX + 32];
         struct unix_http_answer answer;
@@ -161,118 +145,8 @@ static int container_inspect_image(const struct service *service, const char *im
 
 /* ---- making ---- */
 
-static json_t *mounts_config(const struct engine_order *order) {
-        json_t *mounts = json_array();
-        for (size_t i = 0; i < order->n_mounts; i++)
-                if (order->mounts[i].source)
-                        json_array_append_new(mounts,
-                                              json_pack("{s:s, s:s, s:s, s:b, s:{s:s}}", "Type", "bind", "Source",
-                                                        order->mounts[i].source, "Target", order->mounts[i].destination,
-                                                        "ReadOnly", (int) !order->mounts[i].writable, "BindOptions",
-                                                        "Propagation", "rprivate"));
-        return mounts;
-}
-
-static json_t *tmpfs_config(const struct engine_order *order) {
-        json_t *list = json_object();
-        for (size_t i = 0; i < order->n_mounts; i++)
-                if (!order->mounts[i].source)
-                        json_object_set_new(
-                                list, order->mounts[i].destination,
-                                json_sprintf("rw,nosuid,nodev,exec,mode=1777,size=%" PRIu64, order->mounts[i].bytes));
-        return list;
-}
-
-/* Podman's defaults are higher than some hosts allow, and then no container starts. So the limits are explicit. */
-static json_t *ulimits_config(void) {
-        struct rlimit processes;
-        json_t *list = json_pack("[{s:s, s:i, s:i}]", "Name", "nofile", "Soft", 1024, "Hard", 4096);
-        json_int_t most = PROCESSES_OF_USER;
-        if (getrlimit(RLIMIT_NPROC, &processes) == 0 && processes.rlim_max < PROCESSES_OF_USER)
-                most = (json_int_t) processes.rlim_max;
-        json_array_append_new(list, json_pack("{s:s, s:I, s:I}", "Name", "nproc", "Soft", most, "Hard", most));
-        return list;
-}
-
-/* Files that show details of the host and that no box needs. Includes the engines' own list. */
-static const char *const hidden[] = { "/proc/acpi",
-                                      "/proc/asound",
-                                      "/proc/bus",
-                                      "/proc/fs",
-                                      "/proc/interrupts",
-                                      "/proc/irq",
-                                      "/proc/kcore",
-                                      "/proc/keys",
-                                      "/proc/latency_stats",
-                                      "/proc/sched_debug",
-                                      "/proc/scsi",
-                                      "/proc/softirqs",
-                                      "/proc/sysrq-trigger",
-                                      "/proc/timer_list",
-                                      "/proc/timer_stats",
-                                      "/proc/sys/kernel/random/boot_id",
-                                      "/sys" };
-
-static json_t *masked_paths_config(void) {
-        json_t *list = json_array();
-        for (size_t i = 0; i < ELEMENTS(hidden); i++)
-                json_array_append_new(list, json_string(hidden[i]));
-        return list;
-}
-
-static json_t *podman_mask_option(void) {
-        char text[1024] = "mask=";
-        for (size_t i = 0; i < ELEMENTS(hidden); i++) {
-                size_t used = strlen(text);
-                (void) snprintf(text + used, sizeof(text) - used, "%s%s", i ? ":" : "", hidden[i]);
-        }
-        return json_string(text);
-}
-
-static json_t *host_config(const struct service *service, const struct engine_order *order) {
-        json_t *config = json_pack("{s:s, s:b, s:[s], s:[], s:s, s:s, s:b, s:b, s:{s:s}}", "NetworkMode", "none",
-                                   "ReadonlyRootfs", 1, "CapDrop", "ALL", "SecurityOpt", "CgroupnsMode", "private",
-                                   "IpcMode", "private", "Privileged", 0, "Init", 0, "RestartPolicy", "Name", "no");
-        const struct {
-                const char *name;
-                uint64_t value;
-        } numbers[] = { { "PidsLimit", order->limits.pids + (*order->runtime ? RUNTIME_THREADS : 0) },
-                        { "NanoCpus", order->limits.cpu_thousandths * 1000000 },
-                        { "Memory", order->limits.memory_bytes },
-                        { "MemorySwap", order->limits.memory_bytes },
-                        { "ShmSize", LIMITS_SHM_MIB * MIB },
-                        { "OomScoreAdj", OOM_SCORE } };
-        for (size_t i = 0; i < ELEMENTS(numbers); i++)
-                json_object_set_new(config, numbers[i].name, json_integer((json_int_t) numbers[i].value));
-        json_object_set_new(config, "Mounts", mounts_config(order));
-        json_object_set_new(config, "Tmpfs", tmpfs_config(order));
-        json_object_set_new(config, "Ulimits", ulimits_config());
-        json_object_set_new(config, "MaskedPaths", masked_paths_config());
-        json_array_append_new(json_object_get(config, "SecurityOpt"), json_string("no-new-privileges"));
-        if (strcmp(service->name, "podman") == 0) /* Podman ignores MaskedPaths */
-                json_array_append_new(json_object_get(config, "SecurityOpt"), podman_mask_option());
-        if (order->daemon_is_user && service->is_rootless) /* files that the box writes belong to the user */
-                json_object_set_new(config, "UsernsMode",
-                                    json_sprintf("keep-id:uid=%u,gid=%u", order->uid, order->gid));
-        if (*order->runtime)
-                json_object_set_new(config, "Runtime", json_string(order->runtime));
-        return config;
-}
-
-static json_t *container_config(const struct service *service, const struct engine_order *order) {
-        char user[32];
-        (void) snprintf(user, sizeof(user), "%u:%u", order->uid, order->gid);
-        json_t *config = json_pack("{s:s, s:o, s:[], s:s, s:s, s:s, s:s, s:{s:s}, s:o}", "Image", order->image,
-                                   "Entrypoint", entry_arguments(order), "Cmd", "User", user, "WorkingDir", "/",
-                                   "Hostname", "sandbox", "StopSignal", "SIGKILL", "Labels", OWNER_LABEL, order->owner,
-                                   "HostConfig", host_config(service, order));
-        /* Switches off a health check of the image: it would be a process beside the agent, without our filter. */
-        json_object_set_new(config, "Healthcheck", json_pack("{s:[s]}", "Test", "NONE"));
-        return config;
-}
-
-static int container_create(const struct service *service, const struct engine_order *order, char ret_id[static 80],
-                            struct err *err) {
+static int container_create(const struct container_service *service, const struct engine_order *order,
+                            char ret_id[static 80], struct err *err) {
         char path[160];
         struct unix_http_answer answer;
         (void) snprintf(path, sizeof(path), "/containers/create?name=%s", order->name);
@@ -293,7 +167,7 @@ static int container_create(const struct service *service, const struct engine_o
         return code;
 }
 
-static int container_start(const struct service *service, const struct engine_order *order, const char *id,
+static int container_start(const struct container_service *service, const struct engine_order *order, const char *id,
                            struct err *err) {
         char path[160];
         struct unix_http_answer answer;
@@ -311,7 +185,8 @@ static int container_start(const struct service *service, const struct engine_or
 }
 
 /* Podman's API ignores the runtime of a container, so the runtime in use is checked. */
-static int check_runtime(const struct service *service, const char *wanted, json_t *inspected, struct err *err) {
+static int check_runtime(const struct container_service *service, const char *wanted, json_t *inspected,
+                         struct err *err) {
         const char *used = json_string_value(json_object_get(inspected, "OCIRuntime"));
         if (!used)
                 used = json_string_value(json_object_get(json_object_get(inspected, "HostConfig"), "Runtime"));
@@ -326,8 +201,8 @@ static int check_runtime(const struct service *service, const char *wanted, json
 }
 
 /* The container's first process on the host; fails if it has ended. */
-static int container_find_pid(const struct service *service, const char *id, const char *runtime, pid_t *ret_pid,
-                              struct err *err) {
+static int container_find_pid(const struct container_service *service, const char *id, const char *runtime,
+                              pid_t *ret_pid, struct err *err) {
         char path[160];
         struct unix_http_answer answer;
         (void) snprintf(path, sizeof(path), "%s/containers/%s/json", service->inspect_prefix, id);
@@ -357,7 +232,7 @@ static int container_find_pid(const struct service *service, const char *id, con
 }
 
 struct alive {
-        const struct service *service;
+        const struct container_service *service;
         const char *id;
 };
 
@@ -367,7 +242,7 @@ static int container_is_alive(void *context, struct err *err) {
         return container_find_pid(alive->service, alive->id, "", &pid, err);
 }
 
-static int container_remove(const struct service *service, const char *name, struct err *err) {
+static int container_remove(const struct container_service *service, const char *name, struct err *err) {
         char path[160];
         struct unix_http_answer answer;
         (void) snprintf(path, sizeof(path), "/containers/%s?force=true&v=true", name);
@@ -382,8 +257,8 @@ static int container_remove(const struct service *service, const char *name, str
         return code;
 }
 
-static int container_make(const struct service *service, const struct engine_order *order, struct box *ret_box,
-                          int *ret_listener_fd, struct err *err) {
+static int container_make(const struct container_service *service, const struct engine_order *order,
+                          struct box *ret_box, int *ret_listener_fd, struct err *err) {
         char id[80];
         struct alive alive = { service, id };
         _cleanup_fd_ int control = -1, listener = -1, workspace = -1;
@@ -431,11 +306,12 @@ static bool container_is_left_over(json_t *item) {
         return state_is_one_of(state, created, ELEMENTS(created)) && created_s <= (json_int_t) time(NULL) - YOUNG_S;
 }
 
-static int list_containers(const struct service *service, const char *owner, json_t **ret_list, struct err *err) {
+static int list_containers(const struct container_service *service, const char *owner, json_t **ret_list,
+                           struct err *err) {
         char path[300];
         struct unix_http_answer answer;
         (void) snprintf(path, sizeof(path),
-                        "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" OWNER_LABEL
+                        "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" CONTAINER_OWNER_LABEL
                         "%%3D%s%%22%%5D%%7D",
                         owner);
         if (container_request(service, "GET", path, NULL, SHORT_MS, &answer, err) < 0)
@@ -447,7 +323,7 @@ static int list_containers(const struct service *service, const char *owner, jso
         return code;
 }
 
-static int container_sweep(const struct service *service, const char *owner,
+static int container_sweep(const struct container_service *service, const char *owner,
                            void (*remaining)(const char *name, void *context), void *context, struct err *err) {
         json_t *list, *item;
         size_t i;
@@ -470,7 +346,8 @@ static int container_sweep(const struct service *service, const char *owner,
 
 /* Rootless podman maps the daemon's user to the box's user. Root's dockerd (group docker) maps no ids, so there the box
  * runs as the daemon's user, who then owns the files that it writes. */
-static int container_choose_user(const struct service *service, uid_t *ret_uid, gid_t *ret_gid, struct err *err) {
+static int container_choose_user(const struct container_service *service, uid_t *ret_uid, gid_t *ret_gid,
+                                 struct err *err) {
         if (service->is_rootless && strcmp(service->name, "docker") == 0)
                 return err_set(err, ERR_UNSUPPORTED,
                                "a rootless dockerd (%.200s) gives a box's files to other users than you: use rootless "
@@ -486,32 +363,32 @@ static int container_choose_user(const struct service *service, uid_t *ret_uid, 
 #define ENGINE_OF(engine)                                                                                              \
         static int engine##_probe(const struct engine_settings *settings, char *ret_version, size_t room,              \
                                   struct err *err) {                                                                   \
-                const struct service service = engine##_service(settings);                                             \
+                const struct container_service service = engine##_service(settings);                                   \
                 return container_probe(&service, ret_version, room, err);                                              \
         }                                                                                                              \
         static int engine##_inspect_image(const struct engine_settings *settings, const char *image,                   \
                                           struct image *ret_image, struct err *err) {                                  \
-                const struct service service = engine##_service(settings);                                             \
+                const struct container_service service = engine##_service(settings);                                   \
                 return container_inspect_image(&service, image, ret_image, err);                                       \
         }                                                                                                              \
         static int engine##_make(const struct engine_settings *settings, const struct engine_order *order,             \
                                  struct box *ret_box, int *ret_listener_fd, struct err *err) {                         \
-                const struct service service = engine##_service(settings);                                             \
+                const struct container_service service = engine##_service(settings);                                   \
                 return container_make(&service, order, ret_box, ret_listener_fd, err);                                 \
         }                                                                                                              \
         static int engine##_choose_user(const struct engine_settings *settings, uid_t *ret_uid, gid_t *ret_gid,        \
                                         struct err *err) {                                                             \
-                const struct service service = engine##_service(settings);                                             \
+                const struct container_service service = engine##_service(settings);                                   \
                 return container_choose_user(&service, ret_uid, ret_gid, err);                                         \
         }                                                                                                              \
         static int engine##_remove(const struct engine_settings *settings, const char *name, struct err *err) {        \
-                const struct service service = engine##_service(settings);                                             \
+                const struct container_service service = engine##_service(settings);                                   \
                 return container_remove(&service, name, err);                                                          \
         }                                                                                                              \
         static int engine##_sweep(const struct engine_settings *settings, const char *owner,                           \
                                   void (*remaining)(const char *name, void *context), void *context,                   \
                                   struct err *err) {                                                                   \
-                const struct service service = engine##_service(settings);                                             \
+                const struct container_service service = engine##_service(settings);                                   \
                 return container_sweep(&service, owner, remaining, context, err);                                      \
         }
 

@@ -55,7 +55,7 @@ static json_t *instance_config(const struct instance_order *order, const struct 
                           "ms/100ms"); /* 0.2 processors for the Glovebox in it */
         (void) snprintf(raw, sizeof(raw),
                         "lxc.init.cmd = " INSTANCE_PROGRAM
-                        " serve --engine native --pool 0 --stock 0 --socket " INSTANCE_SOCKET "\n"
+                        " serve --engine native --pool 0 --box-pool 0 --socket " INSTANCE_SOCKET "\n"
                         "lxc.environment = GLOVEBOX_DATA_DIR=" INSTANCE_DATA "\n"
                         "lxc.environment = GLOVEBOX_KERNEL_DIR=" INSTANCE_RUNTIME "/%s\n"
                         "lxc.environment = HOME=/root\n"

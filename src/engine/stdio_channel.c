@@ -36,7 +36,7 @@ static void start_daemon(const char *path) {
         if (pid == 0) {
                 if (dup2(STDERR_FILENO, STDOUT_FILENO) >= 0)
                         (void) execl("/proc/self/exe", "glovebox", "serve", "--background", "--engine", "native",
-                                     "--pool", "0", "--stock", "0", "--socket", path, (char *) NULL);
+                                     "--pool", "0", "--box-pool", "0", "--socket", path, (char *) NULL);
                 _exit(EXIT_FAILURE);
         }
         while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)

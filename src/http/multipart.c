@@ -209,7 +209,8 @@ static int report_data(struct multipart *multipart, const char *bytes, size_t si
 
 /* Looks for the delimiter. What may be its beginning is held back, over the end of `bytes` too; it need not be stored,
  * as its length determines it. No byte but the delimiter's first is a CR, so that a match never overlaps another. */
-static int take_data(struct multipart *multipart, const char *bytes, size_t size, size_t *ret_taken, struct err *err) {
+static int multipart_take_data(struct multipart *multipart, const char *bytes, size_t size, size_t *ret_taken,
+                               struct err *err) {
         size_t at = 0;
         while (at < size && multipart->matched < multipart->delimiter_size) {
                 if (multipart->matched == 0) {
@@ -275,7 +276,7 @@ int multipart_feed(struct multipart *multipart, const char *bytes, size_t size, 
         for (size_t at = 0, taken; at < size && code == 0; at += taken) {
                 taken = 1;
                 if (multipart->step == STEP_DATA)
-                        code = take_data(multipart, bytes + at, size - at, &taken, err);
+                        code = multipart_take_data(multipart, bytes + at, size - at, &taken, err);
                 else
                         code = take_byte(multipart, bytes[at], err);
         }

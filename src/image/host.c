@@ -37,7 +37,7 @@ static const char *const host_places[] = {
         "/etc/terminfo",
 };
 
-static int add_tree(struct image *image, const char *path, int fd, struct err *err) {
+static int host_add_tree(struct image *image, const char *path, int fd, struct err *err) {
         if (image->n_trees == IMAGE_TREES_MAX) {
                 (void) close(fd);
                 return err_set(err, ERR_LIMIT, "the host image has more than %d places", IMAGE_TREES_MAX);
@@ -66,7 +66,7 @@ static int add_place(struct image *image, const char *path, struct err *err) {
         if (fd < 0 || fstat(fd, &st) < 0)
                 return err_sys(err, errno, "cannot open %s", path);
         if (!S_ISLNK(st.st_mode))
-                return S_ISDIR(st.st_mode) || S_ISREG(st.st_mode) ? add_tree(image, path, take_fd(&fd), err) : 0;
+                return S_ISDIR(st.st_mode) || S_ISREG(st.st_mode) ? host_add_tree(image, path, take_fd(&fd), err) : 0;
         return strncmp(path, "/etc/", 5) == 0 ? 0 : add_link(image, path, fd, err);
 }
 
@@ -95,7 +95,7 @@ int host_show(int host_fd, int shared_fd, struct image *image, struct err *err) 
                 int fd = open(python.prefix, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
                 if (fd < 0)
                         return err_sys(err, errno, "cannot open the interpreter's directory %s", python.prefix);
-                if (add_tree(image, python.prefix, fd, err) < 0)
+                if (host_add_tree(image, python.prefix, fd, err) < 0)
                         return -1;
         }
         int layer_fd = -1;
@@ -106,7 +106,7 @@ int host_show(int host_fd, int shared_fd, struct image *image, struct err *err) 
         if (layer_fd < 0)
                 return 0;
         image->has_layer = true;
-        return add_tree(image, IMAGE_LAYER_PATH, layer_fd, err);
+        return host_add_tree(image, IMAGE_LAYER_PATH, layer_fd, err);
 }
 
 int host_stat(struct stat_snapshot *list, const char *data_dir) {

@@ -77,8 +77,8 @@ static int spool_decompressed(int from_fd, uint64_t from_size, int to_fd, uint64
 }
 
 /* An unpacked root file system or OCI layout: packed by this host's tar, then read like any archive. */
-static int open_directory(const struct store_work *work, int directory_fd, const char *file, uint64_t max_bytes,
-                          int *ret_fd, uint64_t *ret_size, struct err *err) {
+static int import_open_directory(const struct store_work *work, int directory_fd, const char *file, uint64_t max_bytes,
+                                 int *ret_fd, uint64_t *ret_size, struct err *err) {
         int pipe_fds[2];
         if (pipe2(pipe_fds, O_CLOEXEC) < 0)
                 return err_sys(err, errno, "cannot make a pipe");
@@ -121,7 +121,7 @@ static int open_archive(const struct store_work *work, const char *file, uint64_
         if (fd < 0 || fstat(fd, &st) < 0)
                 return err_sys(err, errno, "cannot open %.500s", standard_input ? "standard input" : file);
         if (S_ISDIR(st.st_mode))
-                return open_directory(work, fd, file, max_bytes, ret_fd, ret_size, err);
+                return import_open_directory(work, fd, file, max_bytes, ret_fd, ret_size, err);
         if (S_ISREG(st.st_mode) && !standard_input) { /* a part of redirected input may have been read already */
                 *ret_size = (uint64_t) st.st_size;
                 *ret_fd = take_fd(&fd);

@@ -47,7 +47,7 @@ static int add_link(int root_fd, const char *name, struct image *image, struct e
         return 0;
 }
 
-static int add_tree(int root_fd, const char *name, struct image *image, struct err *err) {
+static int rootfs_add_tree(int root_fd, const char *name, struct image *image, struct err *err) {
         if (image->n_trees == IMAGE_TREES_MAX)
                 return too_much(name, "is one entry too many", err);
         struct image_tree *tree = &image->trees[image->n_trees];
@@ -70,7 +70,7 @@ static int add_entry(int root_fd, const char *name, struct image *image, struct 
                            : add_link(root_fd, name, image, err); /* a link elsewhere: Glovebox's own /etc instead */
         if (etc && S_ISDIR(st.st_mode))
                 image->own_etc = false;
-        return S_ISDIR(st.st_mode) || (S_ISREG(st.st_mode) && !etc) ? add_tree(root_fd, name, image, err) : 0;
+        return S_ISDIR(st.st_mode) || (S_ISREG(st.st_mode) && !etc) ? rootfs_add_tree(root_fd, name, image, err) : 0;
 }
 
 int rootfs_show(int root_fd, struct image *image, struct err *err) {

@@ -28,7 +28,7 @@ static int tar_malformed(struct err *err, const char *what) {
 }
 
 /* Octal digits between optional spaces and NULs, or GNU's base 256. Negative base 256 gives *ret_negative. */
-static bool parse_number(const char *field, size_t size, uint64_t *ret_value, bool *ret_negative) {
+static bool tar_parse_number(const char *field, size_t size, uint64_t *ret_value, bool *ret_negative) {
         const unsigned char *bytes = (const unsigned char *) field;
         uint64_t value = 0;
         *ret_negative = false;
@@ -63,7 +63,7 @@ static bool parse_number(const char *field, size_t size, uint64_t *ret_value, bo
 static bool checksum_holds(const struct header *header) {
         uint64_t stated;
         bool negative;
-        if (!parse_number(header->checksum, sizeof(header->checksum), &stated, &negative) || negative)
+        if (!tar_parse_number(header->checksum, sizeof(header->checksum), &stated, &negative) || negative)
                 return false;
         const char *bytes = (const char *) header;
         const size_t from = offsetof(struct header, checksum), to = from + sizeof(header->checksum);
@@ -186,7 +186,7 @@ static int read_pax(struct tar *tar, uint64_t size, bool global, struct tar_entr
 }
 
 /* The next block that is a header: 1, or 0 at the end of the archive. */
-static int read_header(struct tar *tar, struct header *ret_header, uint64_t *ret_size, struct err *err) {
+static int tar_read_header(struct tar *tar, struct header *ret_header, uint64_t *ret_size, struct err *err) {
         ssize_t n = stream_read(tar->stream, ret_header, BLOCK, err);
         if (n < 0)
                 return -1;
@@ -206,7 +206,7 @@ static int read_header(struct tar *tar, struct header *ret_header, uint64_t *ret
         if (++tar->headers > BOUND_HEADERS)
                 return err_set(err, ERR_LIMIT, "the archive has more than %d headers", BOUND_HEADERS);
         bool negative;
-        if (!parse_number(ret_header->size, sizeof(ret_header->size), ret_size, &negative) || negative ||
+        if (!tar_parse_number(ret_header->size, sizeof(ret_header->size), ret_size, &negative) || negative ||
             *ret_size > INT64_MAX - BLOCK)
                 return tar_malformed(err, "a size is not a number");
         return 1;
@@ -266,9 +266,9 @@ static int copy_fields(const struct header *header, const struct extension *exte
         }
         uint64_t mode, mtime;
         bool negative;
-        if (!parse_number(header->mode, sizeof(header->mode), &mode, &negative) || negative)
+        if (!tar_parse_number(header->mode, sizeof(header->mode), &mode, &negative) || negative)
                 return tar_malformed(err, "a mode is not a number");
-        if (!parse_number(header->mtime, sizeof(header->mtime), &mtime, &negative) || mtime > INT64_MAX)
+        if (!tar_parse_number(header->mtime, sizeof(header->mtime), &mtime, &negative) || mtime > INT64_MAX)
                 return tar_malformed(err, "a time is not a number");
         entry->mode = (mode_t) (mode & 07777);
         entry->mtime = (int64_t) mtime;
@@ -325,7 +325,7 @@ int tar_next(struct tar *tar, struct tar_entry *ret_entry, struct err *err) {
         for (bool extended = false;; extended = true) {
                 struct header header;
                 uint64_t size = 0;
-                int more = read_header(tar, &header, &size, err);
+                int more = tar_read_header(tar, &header, &size, err);
                 if (more < 0)
                         return -1;
                 if (more == 0)

@@ -145,7 +145,7 @@ static int open_journal(struct kernel *kernel, struct err *err) {
         return code;
 }
 
-static int watch_all(struct kernel *kernel, struct err *err) {
+static int kernel_watch_all(struct kernel *kernel, struct err *err) {
         if ((!*kernel->engine && cgroup_adopt(kernel->host, kernel->group, &kernel->cgroup, err) < 0) ||
             open_journal(kernel, err) < 0)
                 return -1;
@@ -183,7 +183,7 @@ int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *er
         (void) snprintf(kernel->group, sizeof(kernel->group), "%s", reply->group);
         kernel->host_uid = reply->host_uid;
         kernel_set_state(kernel, KERNEL_STARTING);
-        if (watch_all(kernel, err) < 0 || journal_clear_inbox(kernel->journal, err) < 0) {
+        if (kernel_watch_all(kernel, err) < 0 || journal_clear_inbox(kernel->journal, err) < 0) {
                 kernel_close_parts(kernel);
                 return -1;
         }
@@ -213,7 +213,7 @@ int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err
 int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], struct err *err) {
         memcpy(kernel->fds, fds, sizeof(kernel->fds));
         kernel->pid = pid;
-        if (watch_all(kernel, err) < 0) {
+        if (kernel_watch_all(kernel, err) < 0) {
                 kernel_close_parts(kernel);
                 return -1;
         }

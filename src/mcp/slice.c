@@ -55,7 +55,7 @@ static size_t skip_value(struct slice whole, size_t at) {
 }
 
 /* The key of a member at *at, which is moved behind the colon. */
-static bool take_key(struct slice whole, size_t *at, struct slice *ret_key) {
+static bool slice_take_key(struct slice whole, size_t *at, struct slice *ret_key) {
         size_t begin = *at;
         if (whole.bytes[begin] != '"')
                 return false;
@@ -77,7 +77,7 @@ bool slice_next(struct slice whole, size_t *at, struct slice *ret_key, struct sl
                 i = skip_spaces(whole, i + 1);
         if (i >= whole.size || whole.bytes[i] == '}' || whole.bytes[i] == ']')
                 return false;
-        if (whole.bytes[0] == '{' && !take_key(whole, &i, ret_key))
+        if (whole.bytes[0] == '{' && !slice_take_key(whole, &i, ret_key))
                 return false;
         size_t end = skip_value(whole, i);
         if (end <= i)

@@ -13,7 +13,6 @@
 #include "box/host/host_trial.h"
 #include "box/host/identity.h"
 #include "engine/mount_dir.h"
-#include "session/custody.h"
 #include "session/group_sweep.h"
 #include "session/kernel_order.h"
 #include "session/kernel_pool.h"
@@ -23,6 +22,7 @@
 #include "session/serve_options.h"
 #include "session/session.h"
 #include "session/session_config.h"
+#include "session/vault_link.h"
 #include "store/disk_reserve.h"
 #include "store/reaper.h"
 
@@ -113,7 +113,7 @@ static void name_helpers(struct session_manager *manager) {
                 manager->helpers[i] = (struct helper) { .name = names[i], .loop = manager->loop, .context = manager };
 }
 
-static int make_directories(const struct session_manager *manager, struct err *err) {
+static int manager_make_directories(const struct session_manager *manager, struct err *err) {
         static const char *const names[] = { "state", "sessions", "outputs" };
         if (data_dir_mark(manager->data_dir, err) < 0)
                 return -1;
@@ -135,7 +135,7 @@ int manager_open(struct session_manager *manager, struct err *err) {
         /* Opened before the registry is locked: a killed process closes its descriptors in reverse order, and closing
          * this one can take 20 ms, during which the dead daemon would still hold the lock. */
         disk_reserve_open(manager->data_dir);
-        if (make_directories(manager, err) < 0 || disk_open(manager, err) < 0 ||
+        if (manager_make_directories(manager, err) < 0 || disk_open(manager, err) < 0 ||
             registry_open(manager->data_dir, &manager->registry, quarantined, err) < 0)
                 return -1;
         registry_name_socket(manager->registry, manager->options->socket_path);
@@ -154,7 +154,7 @@ int manager_open(struct session_manager *manager, struct err *err) {
         journal_scratch_start(path);
         cgroup_host_look(&manager->host);
         cgroup_host_leave_v2(&manager->host);
-        return custody_open(manager, err);
+        return vault_link_open(manager, err);
 }
 
 int manager_start_helpers(struct session_manager *manager, struct err *err) {
@@ -227,7 +227,7 @@ static void free_sessions(struct session_manager *manager, bool end_sessions) {
                 else if (session->kernel && !end_sessions)
                         kernel_let_go(session->kernel);
                 if (session->kernel && session_is_going(session)) /* killed, but its end was not seen yet */
-                        custody_drop(manager, session->kernel->id);
+                        vault_link_drop(manager, session->kernel->id);
                 session_free(session);
                 if (*doomed)
                         janitor_remove(&manager->janitor, doomed);
@@ -236,7 +236,7 @@ static void free_sessions(struct session_manager *manager, bool end_sessions) {
 
 void manager_stop(struct session_manager *manager, bool end_sessions) {
         if (!end_sessions)
-                custody_make_sure(manager);
+                vault_link_make_sure(manager);
         free_sessions(manager, end_sessions);
         kernel_order_drop_all(manager);
         disk_close(manager);
@@ -245,8 +245,8 @@ void manager_stop(struct session_manager *manager, bool end_sessions) {
         janitor_stop(&manager->janitor);
         if (end_sessions && manager->vault.fd >= 0)
                 (void) vault_end(&manager->vault, NULL);
-        custody_end_empty(manager);
-        custody_close(manager);
+        vault_link_end_empty(manager);
+        vault_link_close(manager);
         registry_close(manager->registry);
         journal_scratch_stop();
         reaper_stop();

@@ -13,7 +13,7 @@
 #include "session/run_result.h"
 #include "session/session.h"
 #include "session/spill.h"
-#include "session/waiting.h"
+#include "session/waiting_run.h"
 
 enum {
         FEED_CHUNK = 256 << 10,
@@ -407,7 +407,7 @@ void run_fail(struct run *run, const struct err *err) {
         if (run->refusal)
                 *run->refusal = *err;
         recovery_record_failure(run, err);
-        waiting_drop(run);
+        waiting_run_drop(run);
         for (struct caller *caller; (caller = next_caller(run));)
                 caller_refuse(caller, err);
 }

@@ -40,7 +40,7 @@ struct run {
         size_t weight;   /* bytes of text in it */
         uint64_t timeout_ms;
         bool is_damaged; /* its request was, on the disk: it fails when its turn comes */
-        uint64_t waiting_number; /* of its file while it waits (waiting.h); 0: there is none */
+        uint64_t waiting_number; /* of its file while it waits (waiting_run.h); 0: there is none */
         struct err *refusal;     /* for the submitter: why it could not be started; or NULL */
         bool started;
         bool reports_loss;  /* its result has to say that variables were lost before it */

@@ -9,7 +9,7 @@
 #include "kernel/kernel_reply.h"
 #include "session/session.h"
 
-static void put_text(struct json_writer *text, const char *value) {
+static void run_result_put_text(struct json_writer *text, const char *value) {
         json_writer_put_string(text, value, strlen(value));
 }
 
@@ -22,11 +22,11 @@ static bool is_about_disk(const struct run *run) {
 static struct json_writer error_of(const char *name, const char *message) {
         struct json_writer text = { 0 };
         json_writer_put_literal(&text, "{\"name\":");
-        put_text(&text, name);
+        run_result_put_text(&text, name);
         json_writer_put_literal(&text, ",\"value\":");
-        put_text(&text, message);
+        run_result_put_text(&text, message);
         json_writer_put_literal(&text, ",\"message\":");
-        put_text(&text, message);
+        run_result_put_text(&text, message);
         json_writer_put_literal(&text, "}");
         return text;
 }
@@ -206,16 +206,16 @@ void run_result_put_cut(const struct run_result *result, struct json_writer *tex
                                   "the list of its artifacts could not be kept; its files are there";
         bool is_good = strcmp(result->status, "ok") == 0;
         json_writer_put_literal(text, ",\"warning\":");
-        put_text(text, why);
+        run_result_put_text(text, why);
         put_usage(result, text);
         json_writer_put_literal(text, ",\"error\":");
         if (is_good)
                 json_writer_put_literal(text, "null");
         else {
                 json_writer_put_literal(text, "{\"name\":\"result_lost\",\"value\":");
-                put_text(text, why);
+                run_result_put_text(text, why);
                 json_writer_put_literal(text, ",\"message\":");
-                put_text(text, why);
+                run_result_put_text(text, why);
                 json_writer_put_literal(text, "}");
         }
         json_writer_put_literal(text, ",\"result\":null,\"displays\":[],\"artifacts\":[]}");
@@ -223,9 +223,9 @@ void run_result_put_cut(const struct run_result *result, struct json_writer *tex
 
 void run_result_write(const struct run_result *result, struct json_writer *text, size_t *ret_small) {
         json_writer_put_literal(text, "{\"run_id\":");
-        put_text(text, result->run_id);
+        run_result_put_text(text, result->run_id);
         json_writer_put_literal(text, ",\"status\":");
-        put_text(text, result->status);
+        run_result_put_text(text, result->status);
         json_writer_put_literal(text, ",\"exit_code\":");
         json_writer_put_number(text, result->exit_code);
         json_writer_put_literal(text, ",\"timed_out\":");
@@ -247,7 +247,7 @@ void run_result_write(const struct run_result *result, struct json_writer *text,
         }
         if (*result->warning) {
                 json_writer_put_literal(text, ",\"warning\":");
-                put_text(text, result->warning);
+                run_result_put_text(text, result->warning);
         }
         put_usage(result, text);
         json_writer_put_literal(text, ",\"error\":");

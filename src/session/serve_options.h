@@ -12,7 +12,7 @@
 
 #define SERVE_RESERVE_STANDARD UINT64_MAX /* as much as session/disk.c thinks fit */
 
-enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 64, SERVE_STOCK_MAX = 64 };
+enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 64, SERVE_BOX_POOL_MAX = 64 };
 
 struct daemon;
 struct serve_options;
@@ -52,7 +52,7 @@ struct serve_options {
         struct egress_operator egress; /* what boxes may reach, and what their clients may not ask for */
 
         uint64_t pool;       /* kernels kept ready; 0: none */
-        uint64_t stock;      /* boxes kept without a kernel; 0: none */
+        uint64_t box_pool;   /* boxes kept without a kernel; 0: none */
         const char *preload; /* modules separated by commas or blanks; NULL: the image's own list; "": none */
         uint64_t idle_ms;    /* until a session is hibernated; 0: never */
         uint64_t keep_outputs_ms; /* how long artifacts of ephemeral runs are kept; 0: for ever */

@@ -6,13 +6,13 @@
 #include <string.h>
 
 #include "base/fd.h"
-#include "session/custody.h"
 #include "session/program.h"
 #include "session/recovery.h"
 #include "session/session_kernel.h"
 #include "session/session_question.h"
 #include "session/session_run.h"
 #include "session/sleep_file.h"
+#include "session/vault_link.h"
 
 void session_fail_runs(struct session *session, const struct err *err) {
         if (session->is_program)
@@ -35,7 +35,7 @@ static void on_ready(struct kernel *kernel) {
         session_set_state(session, SESSION_IDLE);
         if (!session->ephemeral)
                 recovery_settle(session, kernel->journal); /* what the last kernel left open */
-        custody_put(session);
+        vault_link_put(session);
         session_advance(session);
 }
 
@@ -149,7 +149,7 @@ static void on_ended(struct kernel *kernel) {
         if (was_running && session_collect_first(session, NULL))
                 return; /* this is called again */
         if (!session->ephemeral)
-                custody_drop(session->manager, kernel->id);
+                vault_link_drop(session->manager, kernel->id);
         enum session_question asked = session_question_dropped(session);
         if (!was_ready)
                 fail_unready(session, kernel);

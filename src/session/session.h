@@ -101,7 +101,7 @@ struct session {
         struct install *helps;   /* this is the helper box of an install */
 
         struct run *runs;        /* the first one is active, or next */
-        uint64_t waiting_number; /* of the last run that was stored (waiting.h) */
+        uint64_t waiting_number; /* of the last run that was stored (waiting_run.h) */
         bool light;              /* its only run needs no preloaded modules */
         bool gives_contents;     /* its result has the contents of its artifacts */
         uint64_t used_ms;        /* monotonic */

@@ -280,6 +280,19 @@ static void list_limits(const struct limits *has, json_t *json, json_t *list) {
         }
 }
 
+/* Does `asked` differ from `has`, what the session keeps of that option? NULL: not given, or not kept. */
+static bool is_kept_option_changed(const char *key, const json_t *asked, const json_t *has) {
+        const char *text = json_string_value(asked);
+        if (!asked)
+                return false;
+        if (text && strcmp(key, "engine") == 0) { /* native is not stored; auto leaves the choice */
+                if (strcmp(text, "auto") == 0 || (!has && engine_is_native(text)))
+                        return false;
+        } else if (!has && ((text && strcmp(text, "none") == 0) || json_is_false(asked)))
+                return false; /* "network": none and "users": false are not stored */
+        return !json_equal(asked, has);
+}
+
 json_t *session_config_list_unchanged(const struct session *session, json_t *json) {
         const struct registry_session *row = &session->row;
         const struct {
@@ -294,13 +307,8 @@ json_t *session_config_list_unchanged(const struct session *session, json_t *jso
         }
         list_limits(&row->limits, json_object_get(json, "limits"), list);
         for (size_t i = 0; i < ELEMENTS(kept_keys); i++) {
-                json_t *asked = json_object_get(json, kept_keys[i]), *has = json_object_get(kept, kept_keys[i]);
-                const char *text = json_string_value(asked);
-                /* "network": none and "users": false are not stored. */
-                bool is_none = !has && ((text && strcmp(text, "none") == 0) || json_is_false(asked));
-                if (text && strcmp(kept_keys[i], "engine") == 0) /* native is not stored; auto leaves the choice */
-                        is_none = strcmp(text, "auto") == 0 || (!has && engine_is_native(text));
-                if (asked && !is_none && !json_equal(asked, has))
+                const json_t *asked = json_object_get(json, kept_keys[i]);
+                if (is_kept_option_changed(kept_keys[i], asked, json_object_get(kept, kept_keys[i])))
                         (void) json_array_append_new(list, json_string(kept_keys[i]));
         }
         if (json_is_true(json_object_get(json, "allow_weaker")) && !row->allow_weaker)

@@ -171,10 +171,20 @@ static int check_instance(json_t *json, const struct registry_session *row, stru
         return 0;
 }
 
+/* "data", and a "workspace" that is a directory of the host. */
+static int check_directories(const struct policy *policy, bool later, json_t *json, struct err *err) {
+        json_t *data = session_config_check_get(json, "data");
+        if (data && !json_is_string(data))
+                return err_set(err, ERR_USAGE, "\"data\" must be a text, the path of a directory");
+        if (data && check_source(policy, later, json_string_value(data), false, err) < 0)
+                return -1;
+        const char *workspace = json_string_value(json_object_get(json, "workspace"));
+        return workspace && *workspace == '/' ? check_source(policy, later, workspace, true, err) : 0;
+}
+
 int session_config_check(const struct caller *caller, json_t *json, enum session_config_look look,
                          const struct registry_session *row, struct err *err) {
         const struct session_manager *manager = caller->manager;
-        json_t *data = session_config_check_get(json, "data");
         bool is_operator = caller_is_operator(caller) && json_is_true(json_object_get(json, "operator"));
         const struct policy policy = maker_policy(manager->maker_settings, is_operator, !caller_is_operator(caller));
         bool later = look != SESSION_CONFIG_LOOK_NOW, looks_at_image = look != SESSION_CONFIG_LOOK_NOT;
@@ -188,10 +198,5 @@ int session_config_check(const struct caller *caller, json_t *json, enum session
             session_config_check_env(session_config_check_get(json, "env"), err) < 0 ||
             check_mounts(&policy, later, session_config_check_get(json, "mounts"), err) < 0)
                 return -1;
-        if (data && !json_is_string(data))
-                return err_set(err, ERR_USAGE, "\"data\" must be a text, the path of a directory");
-        if (data && check_source(&policy, later, json_string_value(data), false, err) < 0)
-                return -1;
-        const char *workspace = json_string_value(json_object_get(json, "workspace"));
-        return workspace && *workspace == '/' ? check_source(&policy, later, workspace, true, err) : 0;
+        return check_directories(&policy, later, json, err);
 }

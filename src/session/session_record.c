@@ -19,7 +19,7 @@
 #include "store/disk_reserve.h"
 #include "store/session_file.h"
 
-static int make_directories(struct session *session, struct err *err) {
+static int session_record_make_directories(struct session *session, struct err *err) {
         const char *data = session->manager->data_dir, *id = session->row.id;
         (void) snprintf(session->state_dir, sizeof(session->state_dir), "%.900s/state/%s", data, id);
         if (*session->row.workspace)
@@ -100,7 +100,7 @@ struct session *session_make(struct session_manager *manager, const struct regis
         session->used_ms = loop_now_ms();
         session->workspace_fd = -1;
         session->is_remote = session_engine_is_remote(row);
-        if (make_directories(session, err) < 0) {
+        if (session_record_make_directories(session, err) < 0) {
                 free(session);
                 return NULL;
         }

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "session/artifact_collect.h"
 #include "session/user_permit.h"
-#include "session/waiting.h"
+#include "session/waiting_run.h"
 
 /* ---- deadlines and interrupts ---- */
 
@@ -103,7 +103,7 @@ void session_start_run(struct session *session) {
                 run_free(run);
                 return;
         }
-        waiting_drop(run); /* the journal has it */
+        waiting_run_drop(run); /* the journal has it */
         run->started = true;
         run->reports_loss = request.reports_loss;
         disk_begin_run(session, run);

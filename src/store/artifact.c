@@ -217,7 +217,7 @@ int artifact_locate(struct artifact_list *list, const char *workspace_path, stru
         return 0;
 }
 
-static void put_text(struct json_writer *text, const char *value) {
+static void artifact_put_text(struct json_writer *text, const char *value) {
         json_writer_put_string(text, value, strlen(value));
 }
 
@@ -254,16 +254,16 @@ void artifact_list_write_json(const struct artifact_list *list, const struct art
                         json_writer_put_literal(text, ",");
                 is_first = false;
                 json_writer_put_literal(text, "{\"path\":");
-                put_text(text, path);
+                artifact_put_text(text, path);
                 json_writer_put_literal(text, ",\"host_path\":");
                 if (artifact->host_path && !(form && form->hides_host))
-                        put_text(text, artifact->host_path);
+                        artifact_put_text(text, artifact->host_path);
                 else
                         json_writer_put_literal(text, "null");
                 json_writer_put_literal(text, ",\"size\":");
                 json_writer_put_number(text, (int64_t) artifact->size);
                 json_writer_put_literal(text, ",\"mime\":");
-                put_text(text, artifact_mime(path));
+                artifact_put_text(text, artifact_mime(path));
                 if (form && form->contents_max)
                         put_content(artifact, form->contents_fd, &room, text);
                 json_writer_put_literal(text, "}");
@@ -315,7 +315,7 @@ int artifact_list_unpack(const char *bytes, size_t size, struct artifact_list *r
 
 /* ---- copying ---- */
 
-static int make_parents(int out_fd, const char *path) {
+static int artifact_make_parents(int out_fd, const char *path) {
         char copy[4096];
         (void) snprintf(copy, sizeof(copy), "%s", path);
         for (char *slash = strchr(copy, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -328,7 +328,7 @@ static int make_parents(int out_fd, const char *path) {
 }
 
 /* Opens the directory that `to` is to be made in; never through a link. */
-static int open_parent(int out_fd, const char *to, const char **ret_name) {
+static int artifact_open_parent(int out_fd, const char *to, const char **ret_name) {
         char directory[4096];
         const char *slash = strrchr(to, '/');
         *ret_name = slash ? slash + 1 : to;
@@ -378,11 +378,11 @@ static int copy_file(int workspace_fd, const char *from, int out_fd, const char 
                 return source;
         if ((uint64_t) status.st_size > max_bytes)
                 return -EFBIG;
-        int code = make_parents(out_fd, to);
+        int code = artifact_make_parents(out_fd, to);
         if (code < 0)
                 return code;
         const char *name;
-        _cleanup_fd_ int parent = open_parent(out_fd, to, &name);
+        _cleanup_fd_ int parent = artifact_open_parent(out_fd, to, &name);
         _cleanup_fd_ int target = parent < 0 ? parent : create_file(parent, name);
         if (target < 0)
                 return target;

@@ -64,7 +64,7 @@ _Noreturn static void janitor_serve(int fd, const char *data_dir) {
         }
 }
 
-static int start_process(struct janitor *janitor) {
+static int janitor_start_process(struct janitor *janitor) {
         int ends[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
                 return -errno;
@@ -152,7 +152,7 @@ static void on_janitor(void *context, uint32_t events) {
 
 static int start_janitor(void *context, struct err *err) {
         struct janitor *janitor = context;
-        int code = start_process(janitor);
+        int code = janitor_start_process(janitor);
         if (code < 0)
                 return err_sys(err, -code, "starting the janitor");
         janitor->watch = loop_watch(janitor->helper->loop, janitor->fd, EPOLLIN, on_janitor, janitor);

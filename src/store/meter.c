@@ -48,14 +48,14 @@ static uint64_t written_by(int pid) {
 }
 
 /* The path is ours up to its last name, which is no link. */
-static int open_directory(const char *path) {
+static int meter_open_directory(const char *path) {
         return *path ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
 }
 
 static void measure(const struct meter_order *order, struct meter_report *report) {
         int pids[PROCESSES_MAX];
         size_t n_pids = read_processes(order->processes, pids);
-        _cleanup_fd_ int workspace = open_directory(order->workspace), state = open_directory(order->state);
+        _cleanup_fd_ int workspace = meter_open_directory(order->workspace), state = meter_open_directory(order->state);
         struct disk_counters *counters = disk_counters_make(order->max_files);
         if (!counters)
                 return;

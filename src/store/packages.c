@@ -116,7 +116,7 @@ static bool is_version(const char *text) {
                strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.+!_-") == size;
 }
 
-static bool is_name(const char *text) {
+static bool packages_is_name(const char *text) {
         return text && requirement_is_name(text, strlen(text));
 }
 
@@ -126,11 +126,11 @@ static json_t *clean_report(json_t *report) {
         json_array_foreach (json_object_get(report, "installed"), i, item) {
                 const char *name = json_string_value(json_object_get(item, "name"));
                 const char *version = json_string_value(json_object_get(item, "version"));
-                if (i < LISTED_MAX && is_name(name) && is_version(version))
+                if (i < LISTED_MAX && packages_is_name(name) && is_version(version))
                         json_array_append_new(installed, json_pack("{s:s, s:s}", "name", name, "version", version));
         }
         json_array_foreach (json_object_get(report, "replaced"), i, item)
-                if (i < LISTED_MAX && is_name(json_string_value(item)))
+                if (i < LISTED_MAX && packages_is_name(json_string_value(item)))
                         json_array_append(replaced, item);
         return json_pack("{s:o, s:o, s:b}", "installed", installed, "replaced", replaced, "covers_image",
                          json_is_true(json_object_get(report, "covers_image")));

@@ -154,7 +154,7 @@ static void remove_elsewhere(char *text) {
 }
 
 /* False when there will be no more. */
-static bool take_message(const struct cgroup_host *host, int fd) {
+static bool reaper_take_message(const struct cgroup_host *host, int fd) {
         struct message message;
         int fds[MESSAGE_FDS];
         ssize_t size = fd_passing_receive(fd, &message, sizeof(message), fds, MESSAGE_FDS, 0);
@@ -207,7 +207,7 @@ static void reaper_serve(const struct cgroup_host *host, int fd) {
                         if (polled[i].revents || graves[i].pidfd < 0 || loop_now_ms() >= graves[i].until_ms)
                                 close_grave(host, fd, i);
                 if (polled[n].revents)
-                        asked = take_message(host, fd);
+                        asked = reaper_take_message(host, fd);
         }
         _exit(EXIT_SUCCESS);
 }
@@ -312,7 +312,7 @@ static void on_reaper(void *context, uint32_t events) {
         helper_died(reaper.helper);
 }
 
-static int start_process(void) {
+static int reaper_start_process(void) {
         int ends[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
                 return -errno;
@@ -337,7 +337,7 @@ static int start_process(void) {
 
 static int start_reaper(void *context, struct err *err) {
         (void) context;
-        int code = start_process();
+        int code = reaper_start_process();
         if (code < 0)
                 return err_sys(err, -code, "starting the reaper");
         reaper.watch = loop_watch(reaper.helper->loop, reaper.fd, EPOLLIN, on_reaper, NULL);
@@ -360,7 +360,7 @@ int reaper_start(struct helper *helper, const struct cgroup_host *host, const ch
 
 /* The rest of what it is to do, within this time. */
 static void send_last_tasks(uint64_t until_ms) {
-        if (reaper.tasks && reaper.pid <= 0 && start_process() < 0)
+        if (reaper.tasks && reaper.pid <= 0 && reaper_start_process() < 0)
                 return; /* the next daemon finds what is left */
         while (!send_tasks() && loop_now_ms() < until_ms) {
                 struct pollfd polled = { .fd = reaper.fd, .events = POLLIN | POLLOUT };

@@ -105,7 +105,7 @@ int workspace_open(int workspace_fd, const char *relative, enum workspace_links 
 /* ---- writing ---- */
 
 /* Directories that are missing, one below the other. Errors show when the last is opened. */
-static int make_parents(int workspace_fd, char *path, struct err *err) {
+static int workspace_make_parents(int workspace_fd, char *path, struct err *err) {
         unsigned depth = 0;
         for (const char *at = path; *at; at++)
                 depth += *at == '/';
@@ -120,7 +120,8 @@ static int make_parents(int workspace_fd, char *path, struct err *err) {
 }
 
 /* Opens the parent directory of the path, creating missing directories as the owner of the workspace. */
-static int open_parent(int workspace_fd, const char *relative, bool make, char ret_name[static 256], struct err *err) {
+static int workspace_open_parent(int workspace_fd, const char *relative, bool make, char ret_name[static 256],
+                                 struct err *err) {
         char copy[4096];
         (void) snprintf(copy, sizeof(copy), "%s", relative);
         char *slash = strrchr(copy, '/');
@@ -133,7 +134,7 @@ static int open_parent(int workspace_fd, const char *relative, bool make, char r
         const char *parent = slash ? copy : ".";
         int fd = sys_openat2(workspace_fd, parent, O_RDONLY | O_DIRECTORY, 0, BENEATH);
         if (fd < 0 && errno == ENOENT && make && slash) {
-                if (make_parents(workspace_fd, copy, err) < 0)
+                if (workspace_make_parents(workspace_fd, copy, err) < 0)
                         return -1;
                 fd = sys_openat2(workspace_fd, parent, O_RDONLY | O_DIRECTORY, 0, BENEATH);
         }
@@ -154,7 +155,7 @@ static int check_place(int workspace_fd, const char *relative, struct err *err) 
         char name[256];
         struct stat status;
         struct err why = { 0 };
-        _cleanup_fd_ int parent = open_parent(workspace_fd, relative, false, name, &why);
+        _cleanup_fd_ int parent = workspace_open_parent(workspace_fd, relative, false, name, &why);
         if (parent >= 0 && fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode))
                 return workspace_fail(err, EISDIR, relative);
         if (parent >= 0 || why.sys_errno == ENOENT)
@@ -203,7 +204,7 @@ int workspace_finish_file(struct workspace_file *file, struct err *err) {
         char name[256];
         struct stat status;
         int code = 0;
-        _cleanup_fd_ int parent = open_parent(file->workspace_fd, file->relative, true, name, err);
+        _cleanup_fd_ int parent = workspace_open_parent(file->workspace_fd, file->relative, true, name, err);
         if (parent < 0) {
                 workspace_drop_file(file);
                 return -1;
@@ -378,7 +379,7 @@ json_t *workspace_list(int workspace_fd, const char *relative, size_t max, bool 
 int workspace_make_directory(int workspace_fd, const char *relative, struct err *err) {
         char name[256];
         struct stat owner;
-        _cleanup_fd_ int parent = open_parent(workspace_fd, relative, false, name, err);
+        _cleanup_fd_ int parent = workspace_open_parent(workspace_fd, relative, false, name, err);
         if (parent < 0)
                 return -1;
         if (mkdirat(parent, name, 0755) < 0)
@@ -392,7 +393,7 @@ int workspace_make_directory(int workspace_fd, const char *relative, struct err 
 int workspace_make_directories(int workspace_fd, const char *relative, struct err *err) {
         char name[256];
         struct stat status;
-        _cleanup_fd_ int parent = open_parent(workspace_fd, relative, true, name, err);
+        _cleanup_fd_ int parent = workspace_open_parent(workspace_fd, relative, true, name, err);
         if (parent < 0 || workspace_make_directory(workspace_fd, relative, err) < 0)
                 return -1;
         _cleanup_fd_ int fd = workspace_open(workspace_fd, relative, WORKSPACE_FOLLOW, &status, err);
@@ -405,8 +406,8 @@ int workspace_make_directories(int workspace_fd, const char *relative, struct er
 
 int workspace_move(int workspace_fd, const char *from, const char *to, struct err *err) {
         char from_name[256], to_name[256];
-        _cleanup_fd_ int from_parent = open_parent(workspace_fd, from, false, from_name, err);
-        _cleanup_fd_ int to_parent = from_parent < 0 ? -1 : open_parent(workspace_fd, to, true, to_name, err);
+        _cleanup_fd_ int from_parent = workspace_open_parent(workspace_fd, from, false, from_name, err);
+        _cleanup_fd_ int to_parent = from_parent < 0 ? -1 : workspace_open_parent(workspace_fd, to, true, to_name, err);
         if (to_parent < 0)
                 return -1;
         int code = reaper_rename(from_parent, from_name, to_parent, to_name);
@@ -416,7 +417,7 @@ int workspace_move(int workspace_fd, const char *from, const char *to, struct er
 /* 0: gone. 1: a directory that is not empty, named `name` in *ret_parent. -1: err says why. */
 static int remove_one(int workspace_fd, const char *relative, int *ret_parent, char ret_name[static 256],
                       struct err *err) {
-        _cleanup_fd_ int parent = open_parent(workspace_fd, relative, false, ret_name, err);
+        _cleanup_fd_ int parent = workspace_open_parent(workspace_fd, relative, false, ret_name, err);
         if (parent < 0)
                 return -1;
         int code = reaper_unlink(parent, ret_name);

@@ -178,7 +178,7 @@ static void keep_descriptors(struct msghdr *message, struct frame *frame) {
 }
 
 /* One recvmsg; descriptors travel with a frame's first bytes, and are not wanted anywhere else. */
-static ssize_t receive(int socket_fd, int flags, void *bytes, size_t size, struct frame *with_descriptors) {
+static ssize_t frame_receive_bytes(int socket_fd, int flags, void *bytes, size_t size, struct frame *with_descriptors) {
         union {
                 struct cmsghdr align;
                 char bytes[CMSG_SPACE(sizeof(int) * FRAME_FDS_MAX)];
@@ -198,7 +198,7 @@ static ssize_t receive(int socket_fd, int flags, void *bytes, size_t size, struc
         return n < 0 ? -errno : n;
 }
 
-static int read_header(struct frame_inbox *inbox) {
+static int frame_read_header(struct frame_inbox *inbox) {
         struct frame *frame = &inbox->frame;
         uint16_t zero;
         memcpy(&frame->size, inbox->header, 4);
@@ -222,10 +222,10 @@ int frame_inbox_receive(struct frame_inbox *inbox, int socket_fd, int flags, str
         int code = 0;
         while (code == 0 && (inbox->header_size < FRAME_HEADER_SIZE || inbox->payload_size < frame->size)) {
                 bool in_header = inbox->header_size < FRAME_HEADER_SIZE;
-                ssize_t n = in_header ? receive(socket_fd, flags, inbox->header + inbox->header_size,
-                                                FRAME_HEADER_SIZE - inbox->header_size, frame)
-                                      : receive(socket_fd, flags, frame->payload + inbox->payload_size,
-                                                frame->size - inbox->payload_size, NULL);
+                ssize_t n = in_header ? frame_receive_bytes(socket_fd, flags, inbox->header + inbox->header_size,
+                                                            FRAME_HEADER_SIZE - inbox->header_size, frame)
+                                      : frame_receive_bytes(socket_fd, flags, frame->payload + inbox->payload_size,
+                                                            frame->size - inbox->payload_size, NULL);
                 if (n == -EAGAIN)
                         return 0;
                 if (n <= 0)
@@ -233,7 +233,7 @@ int frame_inbox_receive(struct frame_inbox *inbox, int socket_fd, int flags, str
                 else if (!in_header)
                         inbox->payload_size += (size_t) n;
                 else if ((inbox->header_size += (size_t) n) == FRAME_HEADER_SIZE)
-                        code = read_header(inbox);
+                        code = frame_read_header(inbox);
         }
         if (code < 0) {
                 frame_inbox_release(inbox);

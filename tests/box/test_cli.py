@@ -310,6 +310,12 @@ def test_help_and_man_page_name_every_option() -> None:
     assert set(re.findall(r"Fl -([a-z][\w-]*)", manual)) <= known
 
 
+def test_older_names_work_and_no_help_shows_them() -> None:
+    assert_refused(call("serve", "--stock", "65"), USAGE, "--box-pool: ", "choose from 0 to 64")
+    assert_refused(call("serve", env={"GLOVEBOX_STOCK": "65"}), USAGE, "GLOVEBOX_STOCK: ", "choose from 0 to 64")
+    assert not re.search("stock", call("serve", "--help").stdout + (ROOT / "docs/glovebox.1").read_text(), re.I)
+
+
 def complete(*words: str) -> list[str]:
     script = (
         'source <("$1" completion bash) || exit 9; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _glovebox; '

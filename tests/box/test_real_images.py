@@ -164,7 +164,7 @@ def imported(shelf: Glovebox, start_daemon: StartDaemon, name: str, *options: st
 @pytest.mark.parametrize("name", ["debian12", "debian13", "elsewhere"])
 def test_nursery_and_pool_serve_an_imported_image(shelf: Glovebox, start_daemon: StartDaemon, name: str) -> None:
     """Forked, not executed: the modules that the image has are imported already, the others are named."""
-    daemon = imported(shelf, start_daemon, name, "--pool", "1", "--stock", "1", "--preload", "json,numpy,pandas")
+    daemon = imported(shelf, start_daemon, name, "--pool", "1", "--box-pool", "1", "--preload", "json,numpy,pandas")
     client = daemon.client()
     status = wait_for("the nursery", lambda: ready(client.request("status")))
     wait_for("the pool", lambda: client.request("status")["pool"]["ready"] == 1)

@@ -35,7 +35,7 @@ from support.glovebox import find_binary
 
 KINDS = ("run", "trim", "sleep", "wake")
 LONGEST = {"run": 0.3, "trim": 0.02, "sleep": 0.3, "wake": 0.3}  # pauses before a kill, at most
-STYLES = {"alone": (), "forked": ("--pool", "2", "--stock", "2", "--preload", "decimal")}  # the kernels
+STYLES = {"alone": (), "forked": ("--pool", "2", "--box-pool", "2", "--preload", "decimal")}  # the kernels
 ENDINGS = (signal.SIGKILL, signal.SIGTERM)
 
 

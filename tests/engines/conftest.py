@@ -24,7 +24,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "docker-gvisor": ("docker", ("--engine-runtime", "runsc")),
     "podman-gvisor": ("podman", ("--engine-runtime", "runsc")),
     "incus": ("incus", ()),
-    "incus-far": ("incus", ()),
+    "incus-remote": ("incus", ()),
     "remote": ("remote", ()),
 }
 # Hosts with KVM that works are told by this: see docs/HACKING.md.
@@ -41,7 +41,7 @@ def service() -> Iterator[Callable[[str], engines.Engine]]:
         def get(name: str) -> engines.Engine:
             if name not in running:
                 makers = {"docker": engines.docker, "podman": engines.podman, "incus": incus_server.incus}
-                makers |= {"incus-far": incus_server.incus_far, "incus-vm": incus_server.incus_vm}
+                makers |= {"incus-remote": incus_server.incus_remote, "incus-vm": incus_server.incus_vm}
                 makers["podman-gvisor"] = lambda: engines.podman("runsc")
                 running[name] = stack.enter_context(makers[name]())
             return running[name]
@@ -65,7 +65,7 @@ class Bench:
     @property
     def is_instance(self) -> bool:
         """Each session is in an instance with a Glovebox of its own."""
-        return self.kind in ("incus-far", "incus-vm")
+        return self.kind in ("incus-remote", "incus-vm")
 
     @property
     def engine_name(self) -> str:
@@ -86,7 +86,7 @@ class Bench:
     def show(self, session: str) -> dict:
         """The session, as whoever operates the host of its box sees it."""
         shown = self.client().request("session.show", session=session)
-        if self.kind == "incus-far":
+        if self.kind == "incus-remote":
             return self.engine.session_inside(shown["id"])  # type: ignore[union-attr]
         return self.remote.show(shown["id"]) if self.remote else shown
 
@@ -115,8 +115,8 @@ def options_of(service: Callable[[str], engines.Engine], kind: str) -> tuple[eng
     name, more = KINDS[kind]
     if name == "native":
         return None, ("--engine", "native")
-    engine = service(kind if kind in ("podman-gvisor", "incus-far") else name)
-    if kind == "incus-far":
+    engine = service(kind if kind in ("podman-gvisor", "incus-remote") else name)
+    if kind == "incus-remote":
         return engine, ("--engine", name, "--incus-image", incus_server.IMAGE)
     if name.startswith("incus"):
         return engine, ("--engine", name, "--incus-image", incus_server.IMAGE, "--incus-socket", str(engine.socket))
@@ -138,7 +138,7 @@ def bench(
         return
     engine, options = options_of(service, request.param)
     for make in make_daemons(binary):
-        env = getattr(engine, "remote_env", None) if request.param == "incus-far" else None
+        env = getattr(engine, "remote_env", None) if request.param == "incus-remote" else None
         made = Bench(request.param, make(*options, env=env), engine)
         yield made
         if made.is_instance:

@@ -50,7 +50,7 @@ _GVISOR = {
 }
 KNOWN: dict[str, dict[str, str]] = {
     "incus": {name: why for name, why in _CONTAINER.items() if name != "proc-find-a-cgroup-file-system"},
-    "incus-far": {name: _CONTAINER[name] for name in ("processes-find-an-open-descriptor-beyond-the-three",)},
+    "incus-remote": {name: _CONTAINER[name] for name in ("processes-find-an-open-descriptor-beyond-the-three",)},
     "docker": _CONTAINER,
     "podman": _CONTAINER | _PODMAN,
     "docker-gvisor": _CONTAINER | _GVISOR,
@@ -61,7 +61,7 @@ NATIVE_ONLY = {"artifacts", "terminal", "json", "stdin_file", "stdout_file"}  # 
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", ["docker", "podman", "docker-gvisor", "incus", "incus-far"])
+@pytest.mark.parametrize("kind", ["docker", "podman", "docker-gvisor", "incus", "incus-remote"])
 def test_attempts_fail_inside(binary: Path, service: Callable[[str], engines.Engine], kind: str) -> None:
     table = harness.attempts()
     names = [

@@ -20,14 +20,14 @@ from support.counted_run import STDERR, STDOUT, Reader
 from support.daemon import Daemon, wait_for
 from support.daemons import StartDaemon, make_daemons
 from support.glovebox import REPOSITORY
-from support.incus import IMAGE, PROGRAM_INSIDE, Incus, incus_far
+from support.incus import IMAGE, PROGRAM_INSIDE, Incus, incus_remote
 from support.service import start_service
 
 
 @pytest.fixture(scope="module")
 def far() -> Iterator[Incus]:
     """A server that tests may kill."""
-    with incus_far() as engine:
+    with incus_remote() as engine:
         yield engine
 
 

@@ -333,7 +333,7 @@ def test_a_kernel_that_waited_in_the_pool_is_sealed_as_any(start_daemon: StartDa
 
 @pytest.mark.timeout(300)
 def test_a_box_that_waited_in_the_pool_is_sealed_as_any_and_used_once(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon("--stock", "1", who="root")
+    daemon = start_daemon("--box-pool", "1", who="root")
     client = daemon.client()
     code = FINGERPRINT.read_text()
 
@@ -341,14 +341,14 @@ def test_a_box_that_waited_in_the_pool_is_sealed_as_any_and_used_once(start_daem
         return {path.name for path in daemon.glovebox.groups.boxes()}
 
     def waiting() -> set[str]:
-        in_stock = (client.request("status")["nursery"] or {}).get("stock")
-        return boxes() if in_stock == 1 == len(boxes()) else set()
+        ready = (client.request("status")["nursery"] or {}).get("box_pool")
+        return boxes() if ready == 1 == len(boxes()) else set()
 
     client.execute("1")
     wait_for("the nursery", lambda: client.request("status")["nursery"]["state"] == "ready")
     made_for_it = flat(json.loads(client.execute(code)["stdout"]))
     client.execute("1")  # the second of its kind in a row: from now on one is kept
-    before = wait_for("a box in stock and no other", waiting)
+    before = wait_for("a box in the pool and no other", waiting)
     taken = flat(json.loads(client.execute(code)["stdout"]))
     wait_for("its end", lambda: not boxes() & before)
     assert not set(differences(taken, made_for_it)) - OF_A_FORK

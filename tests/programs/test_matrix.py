@@ -31,14 +31,14 @@ POOL = 6
 @pytest.fixture(scope="module")
 def pool(binary: Path) -> Iterator[Daemon]:
     for make in make_daemons(binary):
-        yield make("--pool", str(POOL), "--stock", "4", "--preload", PRELOAD)
+        yield make("--pool", str(POOL), "--box-pool", "4", "--preload", PRELOAD)
 
 
 @pytest.fixture(scope="module")
 def empty(binary: Path) -> Iterator[Daemon]:
     """It has a nursery, and forks each interpreter when it is asked for."""
     for make in make_daemons(binary):
-        daemon = make("--pool", "0", "--stock", "0", "--preload", PRELOAD)
+        daemon = make("--pool", "0", "--box-pool", "0", "--preload", PRELOAD)
         daemon.cli("run", "-c", "import json")  # which asks for the interpreter that has it
         client = daemon.client()
         wait_for("the nursery", partial(_has_nursery, client))

@@ -35,7 +35,7 @@ def full(daemon: Daemon, client: Client) -> set[str]:
 
 
 def pooled_boxes(client: Client) -> int:
-    return int((client.request("status")["nursery"] or {}).get("stock", 0))
+    return int((client.request("status")["nursery"] or {}).get("box_pool", 0))
 
 
 def begin(daemon: Daemon, **options: object) -> Client:
@@ -48,7 +48,7 @@ def begin(daemon: Daemon, **options: object) -> Client:
 
 
 def ready_daemon(start_daemon: StartDaemon) -> tuple[Daemon, Client]:
-    daemon = start_daemon("--stock", "2")
+    daemon = start_daemon("--box-pool", "2")
     client = daemon.client()
     client.execute("1")
     wait_for("the nursery", lambda: (client.request("status").get("nursery") or {}).get("state") == "ready")

@@ -46,7 +46,7 @@ print(found)
 
 def start_project(glovebox: Glovebox) -> Path:
     project = glovebox.place.make("project")
-    words = ("serve", "--background", "--pool", "0", "--stock", "0", "--preload", "", "--allow-weaker")
+    words = ("serve", "--background", "--pool", "0", "--box-pool", "0", "--preload", "", "--allow-weaker")
     done = glovebox(*words, "--project", project)
     assert done.returncode == 0, done.stderr
     return project
@@ -71,7 +71,7 @@ def test_a_data_directory_in_a_projects_own_corner_is_not_seen(idle_glovebox: Gl
     project = idle_glovebox.place.make("project")
     corner = idle_glovebox.place.make("project/.sandbox")
     data = {"GLOVEBOX_DATA_DIR": str(idle_glovebox.place.make("project/.sandbox/data"))}
-    words = ("serve", "--background", "--pool", "0", "--stock", "0", "--preload", "", "--allow-weaker")
+    words = ("serve", "--background", "--pool", "0", "--box-pool", "0", "--preload", "", "--allow-weaker")
     started = idle_glovebox(*words, "--project", project, env=data)
     assert started.returncode == 0, started.stderr
     try:

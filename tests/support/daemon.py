@@ -61,7 +61,7 @@ class Daemon:
 
     def __init__(self, glovebox: Glovebox, *options: str, env: Mapping[str, str] | None = None) -> None:
         self.glovebox = glovebox
-        self.options = ("--pool", "0", "--stock", "0", "--preload", "", "--timeout", "60s", *options)
+        self.options = ("--pool", "0", "--box-pool", "0", "--preload", "", "--timeout", "60s", *options)
         self.env = dict(env or {})
         self.data = glovebox.place.data
         self.socket = str(self.data / "d.sock")

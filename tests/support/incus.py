@@ -167,7 +167,7 @@ def incus_vm() -> Iterator[Incus]:
 
 
 @contextlib.contextmanager
-def incus_far() -> Iterator[Incus]:
+def incus_remote() -> Iterator[Incus]:
     """One that clients reach by TLS alone, as on another host: what is done with its own socket is the tests' look."""
     with incus() as engine:
         engine.serve_remotely("far")

@@ -206,6 +206,27 @@ static void test_operands_anywhere(void) {
            "operands keep their order");
 }
 
+/* The names that an option and its variable had in earlier versions. */
+static void test_older_names(void) {
+        static const struct option_row rows[] = { { .name = "box-pool",
+                                                    .older_name = "stock",
+                                                    .kind = OPTION_COUNT,
+                                                    .variable = "GLOVEBOX_TEST_NEW",
+                                                    .older_variable = "GLOVEBOX_TEST_OLD",
+                                                    .max = 64 } };
+        static const struct option_table table = { .rows = rows, .n_rows = 1 };
+        char words[][12] = { "--stock", "3" };
+        char *args[] = { words[0], words[1], NULL }, *none[] = { NULL };
+        uint64_t count = 0;
+        struct option_rest rest;
+        struct err err;
+        ok(option_parse(&table, &count, args, &rest, &err) == 0 && count == 3, "an older name works");
+        (void) setenv("GLOVEBOX_TEST_OLD", "5", 1);
+        ok(option_parse(&table, &count, none, &rest, &err) == 0 && count == 5, "an older variable works");
+        (void) setenv("GLOVEBOX_TEST_NEW", "7", 1);
+        ok(option_parse(&table, &count, none, &rest, &err) == 0 && count == 7, "the present variable goes before it");
+}
+
 static void test_harmless_and_near(void) {
         char text[] = "a\033[2J\n\x7f\xc2\x9b\xc3\xa9";
         terminal_make_harmless(text);
@@ -247,6 +268,7 @@ int main(void) {
         test_defaults();
         test_rows_are_distinct();
         test_operands_anywhere();
+        test_older_names();
         test_harmless_and_near();
         test_leading_operand();
         return done_testing();

@@ -66,14 +66,29 @@ def environment_lent(env: dict[str, str] | None) -> Iterator[None]:
                 os.environ[name] = value
 
 
+def _argv_of(request: dict[str, Any]) -> list[str]:
+    argv: list[str] = request["argv"]
+    if request.get("python"):  # this very interpreter, wherever the image has it
+        return [sys.executable, *argv]
+    if not argv[0]:  # a shell command: the image's best shell
+        return ["/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh", *argv[1:]]
+    return argv
+
+
+def _start_process(request: dict[str, Any], argv: list[str], stdin: Any) -> Any:
+    if "user" in request:
+        from glovebox_kernel.user_process import UserProcess
+
+        return UserProcess(request["id"], stdin if isinstance(stdin, int) else stdin.fileno())
+    env = {**os.environ, **request.get("env", {})}
+    return subprocess.Popen(
+        argv, cwd=request.get("cwd"), env=env, stdin=stdin, stdout=1, stderr=2, start_new_session=True
+    )
+
+
 def command_run(request: dict[str, Any], show: Callable[[dict[str, str]], None] | None = None) -> int:
     """Runs it to its end; the exit status as in a shell. An interrupt ends its whole group and is passed on."""
-    env = {**os.environ, **request.get("env", {})}
-    argv = request["argv"]
-    if request.get("python"):  # this very interpreter, wherever the image has it
-        argv = [sys.executable, *argv]
-    elif not argv[0]:  # a shell command: the image's best shell
-        argv = ["/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh", *argv[1:]]
+    argv = _argv_of(request)
     token = request.get("input") if show else None
     write_fd = -1
     try:
@@ -86,15 +101,7 @@ def command_run(request: dict[str, Any], show: Callable[[dict[str, str]], None] 
                 read_fd, write_fd = os.pipe()
                 stack.callback(os.close, read_fd)
                 stdin = read_fd
-            process: Any
-            if "user" in request:
-                from glovebox_kernel.user_process import UserProcess
-
-                process = UserProcess(request["id"], stdin if isinstance(stdin, int) else stdin.fileno())
-            else:
-                process = subprocess.Popen(
-                    argv, cwd=request.get("cwd"), env=env, stdin=stdin, stdout=1, stderr=2, start_new_session=True
-                )
+            process = _start_process(request, argv, stdin)
     except FileNotFoundError as error:
         os.write(2, f"glovebox: {error.filename or argv[0]}: there is no such command or directory\n".encode())
         return EXIT_NOT_FOUND

@@ -83,23 +83,31 @@ class RegionFinder:
         if isinstance(value, self._ndarray):
             yield from self._array_regions(value, 0)
         elif isinstance(value, self._tables):
-            for array in _arrow_arrays(value):
-                for buffer in array.buffers():
-                    if buffer is not None and buffer.size >= _REGION_MIN_BYTES and buffer.is_cpu:
-                        yield buffer.address, buffer.size
+            yield from _arrow_regions(value)
         elif hasattr(value, "_mgr"):
             for block in getattr(value._mgr, "blocks", ()):
                 yield from self._parts_of(block.values)
             for axis in getattr(value._mgr, "axes", ()):
                 yield from self._parts_of(axis)
         else:
-            # Index and extension arrays: the well-known attributes that hold arrays.
-            for name in ("_data", "_ndarray", "_mask", "_pa_array", "_codes", "_sparse_values"):
-                part = getattr(value, name, None)
-                if part is not None and part is not value:
-                    for one in part if isinstance(part, (list, tuple)) else (part,):
-                        if isinstance(one, (self._ndarray, self._tables, self._extension_array)):
-                            yield from self._parts_of(one)
+            for one in _inner_arrays(value):
+                if isinstance(one, (self._ndarray, self._tables, self._extension_array)):
+                    yield from self._parts_of(one)
+
+
+def _inner_arrays(value: Any) -> Iterable[Any]:
+    """Of an index or an extension array: what its well-known attributes hold."""
+    for name in ("_data", "_ndarray", "_mask", "_pa_array", "_codes", "_sparse_values"):
+        part = getattr(value, name, None)
+        if part is not None and part is not value:
+            yield from part if isinstance(part, (list, tuple)) else (part,)
+
+
+def _arrow_regions(value: Any) -> Iterable[Region]:
+    for array in _arrow_arrays(value):
+        for buffer in array.buffers():
+            if buffer is not None and buffer.size >= _REGION_MIN_BYTES and buffer.is_cpu:
+                yield buffer.address, buffer.size
 
 
 def _arrow_arrays(value: Any) -> Iterable[Any]:

@@ -11,7 +11,7 @@ import math
 import os
 import secrets
 import sys
-from typing import Any
+from typing import Any, Callable
 
 MIME = "application/vnd.glovebox.value+json"
 INLINE_MAX_CHARS = 256 << 10
@@ -159,6 +159,17 @@ def _mark(value: Any, depth: int) -> Any:
     return _mark_other(value, kind)
 
 
+# Module and name of a type, and what stands for a value of it.
+_OTHER_MARKS: dict[tuple[str, str], Callable[[Any], Any]] = {
+    ("datetime", "datetime"): lambda value: value.isoformat(),
+    ("datetime", "date"): lambda value: value.isoformat(),
+    ("datetime", "time"): lambda value: value.isoformat(),
+    ("datetime", "timedelta"): lambda value: [value.days, value.seconds, value.microseconds],
+    ("decimal", "Decimal"): str,
+    ("uuid", "UUID"): str,
+}
+
+
 def _mark_other(value: Any, kind: type) -> Any:
     module, name = kind.__module__, kind.__qualname__
     if kind in (bytes, bytearray):
@@ -167,14 +178,9 @@ def _mark_other(value: Any, kind: type) -> Any:
         return {"$": [name, base64.b64encode(value).decode()]}
     if kind is complex:
         return {"$": ["complex", repr(value)]}
-    if module == "datetime" and name in ("datetime", "date", "time"):
-        return {"$": [name, value.isoformat()]}
-    if module == "datetime" and name == "timedelta":
-        return {"$": [name, [value.days, value.seconds, value.microseconds]]}
-    if module == "decimal" and name == "Decimal":
-        return {"$": [name, str(value)]}
-    if module == "uuid" and name == "UUID":
-        return {"$": [name, str(value)]}
+    mark = _OTHER_MARKS.get((module, name))
+    if mark:
+        return {"$": [name, mark(value)]}
     if module.startswith("pathlib") and name.endswith("Path"):
         return {"$": ["Path", str(value)]}
     numpy = sys.modules.get("numpy")

@@ -17,7 +17,7 @@ struct mount_line {
         char *place, *options, *type;
 };
 
-static bool read_line(char *line, struct mount_line *ret_line) {
+static bool container_view_read_line(char *line, struct mount_line *ret_line) {
         enum { PLACE = 4, OPTIONS = 5 };
         char *type = strstr(line, " - ");
         char *fields[OPTIONS + 1] = { 0 };
@@ -57,7 +57,7 @@ static size_t for_each(bool (*is_meant)(const struct mount_line *line), void (*t
         struct mount_line line;
         size_t n = 0;
         while (rest && (next = strsep(&rest, "\n")))
-                if (read_line(next, &line) && is_meant(&line)) {
+                if (container_view_read_line(next, &line) && is_meant(&line)) {
                         n++;
                         if (then)
                                 then(&line);

@@ -241,7 +241,7 @@ static size_t word_before(const struct edit *edit) {
 }
 
 /* -1: go on. */
-static int take_key(struct edit *edit, int key) {
+static int line_editor_take_key(struct edit *edit, int key) {
         enum { CTRL_A = 1, CTRL_C = 3, CTRL_D, CTRL_E, CTRL_K = 11, CTRL_L, CTRL_U = 21, CTRL_W = 23, ESCAPE = 27 };
         char byte = (char) key;
         switch (key) {
@@ -310,7 +310,7 @@ static enum line_result read_edited(struct line_editor *editor, const char *prom
         int result = -1;
         while (result < 0) {
                 redraw(edit);
-                result = take_key(edit, read_byte());
+                result = line_editor_take_key(edit, read_byte());
         }
         edit->at = edit->size;
         redraw(edit);

@@ -109,9 +109,13 @@ int option_assign(const struct option_row *row, const char *what, const char *te
         abort();
 }
 
+static bool is_named(const char *name, const char *text, size_t length) {
+        return name && strlen(name) == length && strncmp(name, text, length) == 0;
+}
+
 static const struct option_row *find_name(const struct option_table *table, const char *name, size_t length) {
         for (size_t i = 0; i < table->n_rows; i++)
-                if (strlen(table->rows[i].name) == length && strncmp(table->rows[i].name, name, length) == 0)
+                if (is_named(table->rows[i].name, name, length) || is_named(table->rows[i].older_name, name, length))
                         return &table->rows[i];
         return NULL;
 }
@@ -210,15 +214,24 @@ static int take_letters(struct scan *scan, const char *text) {
         return SCAN_ON;
 }
 
+/* The first of its variables that is set, and its value; NULL: none is. */
+static const char *find_variable(const struct option_row *row, const char **ret_text) {
+        const char *const names[] = { row->variable, row->alias, row->older_variable };
+        for (size_t i = 0; i < ELEMENTS(names); i++) {
+                const char *text = names[i] ? getenv(names[i]) : NULL;
+                if (text && *text) {
+                        *ret_text = text;
+                        return names[i];
+                }
+        }
+        return NULL;
+}
+
 static int read_variables(const struct scan *scan) {
         for (size_t i = 0; i < scan->table->n_rows; i++) {
                 const struct option_row *row = &scan->table->rows[i];
-                const char *name = row->variable, *text = name ? getenv(name) : NULL;
-                if ((!text || !*text) && row->alias) {
-                        name = row->alias;
-                        text = getenv(name);
-                }
-                if (!text || *text == '\0' || (scan->seen & (1ull << i)))
+                const char *text, *name = find_variable(row, &text);
+                if (!name || (scan->seen & (1ull << i)))
                         continue;
                 char what[100];
                 (void) snprintf(what, sizeof(what), "the environment variable %s", name);

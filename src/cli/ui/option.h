@@ -38,6 +38,8 @@ struct option_row {
         const char *argument; /* what stands for the value in the help; NULL for a flag */
         const char *variable; /* the environment variable that gives the default, or NULL */
         const char *alias;    /* another variable for the same, by which other programs know it, or NULL */
+        const char *older_name;     /* what earlier versions called it: works, and no help shows it; or NULL */
+        const char *older_variable; /* the same for the variable */
         const char *standard; /* the default as one would type it, or NULL */
         const char *group;    /* heading in the help */
         const char *help;

@@ -23,7 +23,7 @@ static uint32_t read_u32(const uint8_t *at) {
         return (uint32_t) at[0] << 24 | (uint32_t) at[1] << 16 | (uint32_t) at[2] << 8 | at[3];
 }
 
-static bool read_header(const uint8_t *data, struct picture *picture) {
+static bool sixel_read_header(const uint8_t *data, struct picture *picture) {
         static const unsigned channels[] = { [0] = 1, [2] = 3, [4] = 2, [6] = 4 };
         picture->width = read_u32(data);
         picture->height = read_u32(data + 4);
@@ -149,7 +149,7 @@ char *sixel_from_png(const uint8_t *png, size_t size) {
         char *text = NULL;
         size_t text_size = 0;
         if (size < 33 || memcmp(png, mark, sizeof(mark)) != 0 || memcmp(png + 12, "IHDR", 4) != 0 ||
-            read_u32(png + 8) != 13 || !read_header(png + 16, &picture))
+            read_u32(png + 8) != 13 || !sixel_read_header(png + 16, &picture))
                 return NULL;
         _cleanup_free_ uint8_t *rows = picture.rows, *band = malloc((size_t) picture.width * BAND);
         if (!band || !inflate_rows(png, size, &picture) || !unfilter(&picture))

@@ -1,4 +1,4 @@
-#include "session/waiting.h"
+#include "session/waiting_run.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -26,8 +26,8 @@ static uint64_t next_number(struct session *session) {
         return session->waiting_number;
 }
 
-static void waiting_path(const struct session *session, uint64_t number, const char *suffix,
-                         char ret_path[static 1200]) {
+static void waiting_run_path(const struct session *session, uint64_t number, const char *suffix,
+                             char ret_path[static 1200]) {
         (void) snprintf(ret_path, 1200, "%.1000s/waiting/%020" PRIu64 "%s", session->state_dir, number, suffix);
 }
 
@@ -36,8 +36,8 @@ static int write_file(struct session *session, uint64_t number, const char *text
         (void) snprintf(path, sizeof(path), "%.1000s/waiting", session->state_dir);
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
                 return -errno;
-        waiting_path(session, number, "", path);
-        waiting_path(session, number, ".new", beside);
+        waiting_run_path(session, number, "", path);
+        waiting_run_path(session, number, ".new", beside);
         _cleanup_fd_ int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
         int code = fd < 0 ? -errno : fd_write_all(fd, text, size);
         if (code == 0 && rename(beside, path) < 0)
@@ -47,7 +47,7 @@ static int write_file(struct session *session, uint64_t number, const char *text
         return code;
 }
 
-int waiting_put(struct run *run, bool cancel_on_disconnect, struct err *err) {
+int waiting_run_put(struct run *run, bool cancel_on_disconnect, struct err *err) {
         if (run->waiting_number || run->session->ephemeral)
                 return 0;
         json_t *json = json_pack("{s:s, s:I, s:b, s:O}", "id", run->id, "timeout_ms", (json_int_t) run->timeout_ms,
@@ -70,11 +70,11 @@ int waiting_put(struct run *run, bool cancel_on_disconnect, struct err *err) {
         return 0;
 }
 
-void waiting_drop(struct run *run) {
+void waiting_run_drop(struct run *run) {
         char path[1200], aside[1300];
         if (!run->waiting_number)
                 return;
-        waiting_path(run->session, run->waiting_number, "", path);
+        waiting_run_path(run->session, run->waiting_number, "", path);
         (void) snprintf(aside, sizeof(aside), "%s.damaged", path);
         if (!run->is_damaged || rename(path, aside) < 0) /* for a person to look at */
                 (void) unlink(path);
@@ -102,7 +102,7 @@ static json_t *read_checked(int fd) {
 
 static struct run *read_run(struct session *session, uint64_t number, bool *ret_cancel) {
         char path[1200];
-        waiting_path(session, number, "", path);
+        waiting_run_path(session, number, "", path);
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         json_t *json = fd < 0 ? NULL : read_checked(fd);
         const char *id = json_string_value(json_object_get(json, "id"));
@@ -124,7 +124,7 @@ static struct run *read_run(struct session *session, uint64_t number, bool *ret_
 static struct run *read_damaged_run(struct session *session, uint64_t number) {
         static const char before[] = "{\"id\":\"";
         char path[1200], text[sizeof(before) + 32] = { 0 };
-        waiting_path(session, number, "", path);
+        waiting_run_path(session, number, "", path);
         daemon_log("session %s: a waiting run cannot be read: %s", session->row.name, path);
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
@@ -152,13 +152,13 @@ static void load_one(struct session *session, uint64_t number) {
                 run = read_damaged_run(session, number);
         if (!run) {
                 char path[1200], aside[1300];
-                waiting_path(session, number, "", path);
+                waiting_run_path(session, number, "", path);
                 (void) snprintf(aside, sizeof(aside), "%s.damaged", path);
                 (void) rename(path, aside);
                 return;
         }
         if (recovery_knows_run(session, run->id)) { /* it had begun */
-                waiting_drop(run);
+                waiting_run_drop(run);
                 run_free(run);
                 return;
         }
@@ -175,7 +175,7 @@ static int compare_waiting(const void *one, const void *other) {
         return a < b ? -1 : a > b;
 }
 
-void waiting_load(struct session *session) {
+void waiting_run_load(struct session *session) {
         char path[1200];
         (void) snprintf(path, sizeof(path), "%.1000s/waiting", session->state_dir);
         DIR *directory = opendir(path);

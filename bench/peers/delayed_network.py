@@ -27,7 +27,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             return
 
 
-class FarAway:
+class DelayedNetwork:
     def __init__(self, port: int) -> None:
         self.target = port
         self.port = 0

@@ -1,4 +1,4 @@
-#include "api/serving.h"
+#include "api/file_download.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static const char *type_of(const char *name) {
         return type;
 }
 
-int serving_name(struct api_request *api_request, const char *name) {
+int file_download_name(struct api_request *api_request, const char *name) {
         char plain[256], value[1200];
         _cleanup_free_ char *encoded = http_encode(name, false);
         size_t n = 0;
@@ -86,7 +86,7 @@ static enum http_range_kind choose_range(const struct http_request *request, uin
 
 static int add_head(struct api_request *api_request, const char *name, const char *tag) {
         struct http_request *request = api_request->request;
-        if (serving_name(api_request, name) < 0 || http_add_header(request, "Accept-Ranges", "bytes") < 0 ||
+        if (file_download_name(api_request, name) < 0 || http_add_header(request, "Accept-Ranges", "bytes") < 0 ||
             http_add_header(request, "Content-Security-Policy", "default-src 'none'; sandbox; frame-ancestors 'none'") <
                     0 ||
             http_add_header(request, "Cross-Origin-Resource-Policy", "same-origin") < 0)
@@ -102,7 +102,8 @@ static void refuse_range(struct api_request *api_request, uint64_t size) {
         api_request_problem(api_request, 416, "range", text, "ask for a range that begins before its end");
 }
 
-bool serving_head(struct api_request *api_request, const struct serving_file *file, struct serving_part *ret_part) {
+bool file_download_head(struct api_request *api_request, const struct file_download_file *file,
+                        struct file_download_part *ret_part) {
         struct http_request *request = api_request->request;
         char text[96];
         enum http_range_kind kind = choose_range(request, file->size, file->tag, &ret_part->first, &ret_part->length);
@@ -129,9 +130,9 @@ bool serving_head(struct api_request *api_request, const struct serving_file *fi
         return true;
 }
 
-void serving_begin(struct api_request *api_request, int fd, const struct stat *status, const char *name) {
-        struct serving_file served = { .name = name, .size = (uint64_t) status->st_size };
-        struct serving_part part;
+void file_download_begin(struct api_request *api_request, int fd, const struct stat *status, const char *name) {
+        struct file_download_file served = { .name = name, .size = (uint64_t) status->st_size };
+        struct file_download_part part;
         workspace_tag(status, served.tag);
         struct file_source *file = malloc(sizeof(*file));
         if (!file) {
@@ -139,7 +140,7 @@ void serving_begin(struct api_request *api_request, int fd, const struct stat *s
                 api_request_problem(api_request, 503, "busy", "the service is out of memory", "try again in a moment");
                 return;
         }
-        if (!serving_head(api_request, &served, &part)) {
+        if (!file_download_head(api_request, &served, &part)) {
                 free(file);
                 fd_close(&fd);
                 return;

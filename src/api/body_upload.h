@@ -10,10 +10,10 @@ struct session;
 
 /* The body is one file, at the request's path; or, if it is multipart/form-data, its parts are files in that directory.
  * Takes the api_request. */
+void body_upload_begin(struct api_request *api_request, const struct file_request *request);
 /* The same to a sandbox of another Glovebox. */
-void receiving_begin_far(struct api_request *api_request, struct session *session, const struct file_request *request);
-
-void receiving_begin(struct api_request *api_request, const struct file_request *request);
+void body_upload_begin_remote(struct api_request *api_request, struct session *session,
+                              const struct file_request *request);
 
 /* Is the body multipart/form-data? */
-bool receiving_is_form(const struct api_request *api_request);
+bool body_upload_is_form(const struct api_request *api_request);

@@ -6,4 +6,4 @@ struct api_request;
 struct session;
 
 /* Answers the request, now or later. */
-void far_zip_send(struct api_request *api_request, struct session *session);
+void remote_zip_send(struct api_request *api_request, struct session *session);

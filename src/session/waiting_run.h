@@ -10,10 +10,10 @@ struct run;
 struct session;
 
 /* Writes the run to disk, so that a crash of the daemon does not lose it. */
-int waiting_put(struct run *run, bool cancel_on_disconnect, struct err *err);
+int waiting_run_put(struct run *run, bool cancel_on_disconnect, struct err *err);
 
 /* Removes the file of a run that has begun or never will. Does nothing if it has no file. */
-void waiting_drop(struct run *run);
+void waiting_run_drop(struct run *run);
 
 /* Queues the runs that the last daemon left. The journal of the session is settled (recovery.h). */
-void waiting_load(struct session *session);
+void waiting_run_load(struct session *session);

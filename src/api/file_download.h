@@ -10,23 +10,24 @@
 struct api_request;
 
 /* Takes the api_request and the descriptor. `name` is the file name for the client. */
-void serving_begin(struct api_request *api_request, int fd, const struct stat *status, const char *name);
+void file_download_begin(struct api_request *api_request, int fd, const struct stat *status, const char *name);
 
-struct serving_file {
+struct file_download_file {
         const char *name;
         uint64_t size;
         char tag[WORKSPACE_TAG_SIZE]; /* "": none */
 };
 
 /* The part of the file that the client gets. */
-struct serving_part {
+struct file_download_part {
         int status;
         const char *type;
         uint64_t first, length;
 };
 
 /* Sends the head only; the caller sends the bytes. False: the request was answered and needs no bytes. */
-bool serving_head(struct api_request *api_request, const struct serving_file *file, struct serving_part *ret_part);
+bool file_download_head(struct api_request *api_request, const struct file_download_file *file,
+                        struct file_download_part *ret_part);
 
 /* "attachment" with this name, in any alphabet. 0, or -1: out of memory. */
-int serving_name(struct api_request *api_request, const char *name);
+int file_download_name(struct api_request *api_request, const char *name);

@@ -1,4 +1,4 @@
-#include "session/custody.h"
+#include "session/vault_link.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 static void on_vault(void *context, uint32_t events);
 
-static void custody_disconnect(struct session_manager *manager) {
+static void vault_link_disconnect(struct session_manager *manager) {
         loop_unwatch(&manager->vault_watch);
         vault_close(&manager->vault);
 }
@@ -25,7 +25,7 @@ static int connect_to_vault(struct session_manager *manager, bool *ret_new, stru
                 return -1;
         manager->vault_watch = loop_watch(manager->loop, manager->vault.fd, EPOLLIN, on_vault, manager);
         if (!manager->vault_watch) {
-                custody_disconnect(manager);
+                vault_link_disconnect(manager);
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for the vault");
         }
         helper_started(&manager->helpers[HELPER_VAULT], manager->vault.pid > 0 ? manager->vault.pid : 1);
@@ -40,14 +40,14 @@ static void put_all(struct session_manager *manager) {
                 const struct kernel *kernel = session->kernel;
                 if (session->ephemeral || !kernel || !kernel_was_ready(kernel) || kernel_is_dead(kernel))
                         continue;
-                custody_put(session);
+                vault_link_put(session);
                 n++;
         }
         if (n > 0 && manager->vault.fd >= 0)
                 daemon_log("the new vault holds %zu living kernels", n);
 }
 
-static int custody_start(void *context, struct err *err) {
+static int vault_link_start(void *context, struct err *err) {
         struct session_manager *manager = context;
         bool is_new;
         if (connect_to_vault(manager, &is_new, err) < 0)
@@ -60,7 +60,7 @@ static int custody_start(void *context, struct err *err) {
 static void give_up_vault(struct session_manager *manager, bool is_hung) {
         if (is_hung && manager->vault.pid > 0)
                 (void) kill(manager->vault.pid, SIGKILL);
-        custody_disconnect(manager);
+        vault_link_disconnect(manager);
         helper_died(&manager->helpers[HELPER_VAULT]);
 }
 
@@ -76,19 +76,19 @@ static void on_vault(void *context, uint32_t events) {
 
 /* ---- the daemon's side ---- */
 
-int custody_open(struct session_manager *manager, struct err *err) {
-        manager->helpers[HELPER_VAULT].start = custody_start;
+int vault_link_open(struct session_manager *manager, struct err *err) {
+        manager->helpers[HELPER_VAULT].start = vault_link_start;
         return connect_to_vault(manager, &manager->vault_is_new, err);
 }
 
-void custody_make_sure(struct session_manager *manager) {
+void vault_link_make_sure(struct session_manager *manager) {
         struct helper *helper = &manager->helpers[HELPER_VAULT];
         struct err err;
         if (!helper->is_wanted)
                 return; /* the start failed before there was one */
         if (manager->vault.fd >= 0)
                 on_vault(manager, 0);
-        if (manager->vault.fd < 0 && custody_start(manager, &err) < 0)
+        if (manager->vault.fd < 0 && vault_link_start(manager, &err) < 0)
                 daemon_log("no session survives the end of this daemon: %s", err.message);
 }
 
@@ -101,26 +101,26 @@ static void count_entry(const char *name, const void *note, size_t note_size, in
         *n += name[0] != '.';
 }
 
-void custody_end_empty(struct session_manager *manager) {
+void vault_link_end_empty(struct session_manager *manager) {
         size_t n = 0;
         if (manager->vault.fd >= 0 && vault_each(&manager->vault, count_entry, &n, NULL) == 0 && n == 0)
                 (void) vault_end(&manager->vault, NULL);
 }
 
-void custody_close(struct session_manager *manager) {
+void vault_link_close(struct session_manager *manager) {
         helper_retire(&manager->helpers[HELPER_VAULT]);
-        custody_disconnect(manager);
+        vault_link_disconnect(manager);
 }
 
 /* A vault that ended is replaced when its end is noticed, and gets this kernel then; a slow one is replaced now. */
-static void custody_judge(struct session_manager *manager, const char *name, const struct err *err) {
+static void vault_link_judge(struct session_manager *manager, const char *name, const struct err *err) {
         if (err->code == ERR_TIMEOUT)
                 give_up_vault(manager, true);
         else if (err->code != ERR_GONE)
                 daemon_log("session %s: will not survive this daemon: %s", name, err->message);
 }
 
-void custody_put(struct session *session) {
+void vault_link_put(struct session *session) {
         struct kernel *kernel = session->kernel;
         struct session_manager *manager = session->manager;
         if (session->ephemeral || manager->vault.fd < 0)
@@ -143,12 +143,12 @@ void custody_put(struct session *session) {
         if (size < 0) {
                 note = NULL;
                 (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-                custody_judge(manager, session->row.name, &err);
+                vault_link_judge(manager, session->row.name, &err);
         } else if (vault_put(&manager->vault, kernel->id, note, (size_t) size, fds, n_fds, &err) < 0)
-                custody_judge(manager, session->row.name, &err);
+                vault_link_judge(manager, session->row.name, &err);
 }
 
-void custody_drop(struct session_manager *manager, const char *kernel_id) {
+void vault_link_drop(struct session_manager *manager, const char *kernel_id) {
         struct err err;
         if (manager->vault.fd >= 0 && vault_drop(&manager->vault, kernel_id, &err) < 0 && err.code == ERR_TIMEOUT)
                 give_up_vault(manager, true);

@@ -1,4 +1,4 @@
-#include "cli/run_neighbours.h"
+#include "cli/run_script_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -58,7 +58,7 @@ static int ask_policy(struct run_request *request, bool is_first_look, struct er
         return 0;
 }
 
-int run_neighbours_choose(struct run_request *request, struct err *err) {
+int run_script_files_choose(struct run_request *request, struct err *err) {
         if (!request->code_source)
                 return 0;
         const char *slash = strrchr(request->code_source, '/');
@@ -74,11 +74,11 @@ int run_neighbours_choose(struct run_request *request, struct err *err) {
         return ask_policy(request, true, err);
 }
 
-int run_neighbours_confirm(struct run_request *request, struct err *err) {
+int run_script_files_confirm(struct run_request *request, struct err *err) {
         return ask_policy(request, false, err);
 }
 
-void run_neighbours_link(const struct run_request *request, int workspace_fd) {
+void run_script_files_link(const struct run_request *request, int workspace_fd) {
         if (!request->code_source || request->is_alone || request->workspace)
                 return;
         DIR *directory = opendir(request->script_dir);

@@ -10,16 +10,16 @@ struct session_manager;
 struct session;
 
 /* Connects to the vault at the start, or starts one. */
-int custody_open(struct session_manager *manager, struct err *err);
+int vault_link_open(struct session_manager *manager, struct err *err);
 
 /* Replaces a vault that has exited at once: for a daemon that is about to exit. */
-void custody_make_sure(struct session_manager *manager);
+void vault_link_make_sure(struct session_manager *manager);
 
 /* Ends a vault that holds nothing: for a daemon that is about to exit. Else it would wait a minute for the next one. */
-void custody_end_empty(struct session_manager *manager);
+void vault_link_end_empty(struct session_manager *manager);
 
-void custody_close(struct session_manager *manager);
+void vault_link_close(struct session_manager *manager);
 
 /* The kernel of a session that outlives the daemon. */
-void custody_put(struct session *session);
-void custody_drop(struct session_manager *manager, const char *kernel_id);
+void vault_link_put(struct session *session);
+void vault_link_drop(struct session_manager *manager, const char *kernel_id);
