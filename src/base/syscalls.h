@@ -80,7 +80,7 @@ struct sys_statx {
         uint32_t mask, block_size;
         uint64_t attributes, rest[16], mount_id, more[13];
 };
-_Static_assert(sizeof(struct sys_statx) == 256, "as in linux/stat.h");
+_Static_assert(sizeof(struct sys_statx) == 256, "as the kernel has it");
 
 static inline uint64_t sys_mount_id(const char *path) {
         enum { UNIQUE_MOUNT_ID = 0x4000, IS_MOUNT_ROOT = 0x2000 };

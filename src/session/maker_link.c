@@ -124,7 +124,7 @@ int maker_link_start(struct session_manager *manager, struct err *err) {
                                              .engines = &manager->options->engines,
                                              .socket_path = manager->options->socket_path,
                                              .group_prefix = manager->group_prefix,
-                                             .stock = manager->options->box_pool,
+                                             .box_pool = manager->options->box_pool,
                                              .kernel_dir = kernel_dir,
                                              .read_paths = read_paths,
                                              .write_paths = write_paths,

@@ -9,7 +9,7 @@
 #include "spawn/maker.h"
 #include "spawn/nursery.h"
 
-enum { BOX_POOL_MAX = 64 }; /* as SERVE_STOCK_MAX */
+enum { BOX_POOL_MAX = 64 }; /* as SERVE_BOX_POOL_MAX */
 
 struct pooled_box {
         struct box box;

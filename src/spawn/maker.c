@@ -453,7 +453,7 @@ static void maker_serve(const struct maker_settings *settings, int fd) {
         /* Memory for one box is about that for the next: it need not go back to the kernel in between. */
         (void) mallopt(M_TRIM_THRESHOLD, HEAP_KEPT);
         (void) mallopt(M_MMAP_THRESHOLD, HEAP_KEPT);
-        pool.n_wanted = settings->stock < BOX_POOL_MAX ? settings->stock : BOX_POOL_MAX;
+        pool.n_wanted = settings->box_pool < BOX_POOL_MAX ? settings->box_pool : BOX_POOL_MAX;
         for (;;)
                 maker_turn(settings, &host, fd);
 }

@@ -104,7 +104,7 @@ struct maker_settings { /* lives as long as the maker */
         const char *group_prefix; /* of the names of control groups */
         const char *kernel_dir; /* holds the package glovebox_kernel */
         const char *preload; /* what full nurseries import */
-        uint64_t stock; /* size of the box pool */
+        uint64_t box_pool; /* the size of the pool of boxes */
         const char *const *read_paths, *const *write_paths; /* what callers may mount, NULL-terminated */
         const char *const *key_write_paths; /* those of write_paths that sessions of keys may mount, too */
         uint64_t df_bytes, np_bytes; /* what is large enough to be trimmed */
