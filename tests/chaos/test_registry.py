@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sqlite3
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -148,8 +150,9 @@ FIFOS = {
     "id id.new": "an id: No such device",
     "keys": "keys is not a file",
     "registry.db": "registry.db is not a file: move it away",
-    "registry.db-wal": SERVES,
-    "registry.db-shm": "cannot open the registry",
+    "registry.db-wal": "registry.db-wal is not a file: move it away",
+    "registry.db-shm": "registry.db-shm is not a file: move it away",
+    "registry.db-journal": "registry.db-journal is not a file: move it away",
     "registry.lock": SERVES,
     "reserve": SERVES,
     "vault.sock.lock": SERVES,
@@ -163,13 +166,12 @@ FIFOS = {
 }
 
 
-def put_fifos(data: Path, names: str) -> dict[Path, Path]:
+def put_fifos(data: Path, names: str) -> dict[Path, Path | None]:
     """In the place of these files; where the files are now."""
-    moved = {}
+    moved: dict[Path, Path | None] = {}
     for name in names.split():
         for path in list(data.glob(name)) or [data / name]:
-            if path.exists():
-                moved[path] = path.rename(f"{path}.was")
+            moved[path] = path.rename(f"{path}.was") if path.exists() else None
             os.mkfifo(path)
     return moved
 
@@ -204,7 +206,10 @@ def test_a_fifo_in_the_place_of_a_file_holds_up_no_start(start_daemon: StartDaem
                 client.execute("x", name)
         daemon.kill()
     for path, was in moved.items():
-        was.rename(path)
+        if was:
+            was.rename(path)
+        elif path.is_fifo():
+            path.unlink()
     sessions = daemon.start().client().request("session.list")["sessions"]
     assert sorted(session["name"] for session in sessions) == ["busy", "living", "sleeping"]
 
@@ -220,3 +225,37 @@ def test_a_fifo_beside_the_files_of_runs_holds_up_no_list_of_them(root_glovebox:
     runs.mkdir(0o700, parents=True, exist_ok=True)
     os.mkfifo(runs / ("a" * 26))
     assert "no daemon" in root_glovebox("ps", timeout=30).stderr
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("kind", ["directory", "device", "unreadable"])
+def test_what_is_in_the_place_of_a_file_of_the_registry_ends_the_start(
+    start_daemon: StartDaemon, kind: str, suffix: str
+) -> None:
+    """SQLite takes some of it for an empty file: the daemon would serve without its sessions, and end their kernels."""
+    daemon = start_daemon()
+    daemon.client().execute("x = 'alive'", "living")
+    daemon.kill()
+    path = daemon.data / f"registry.db{suffix}"
+    was = path.rename(f"{path}.was") if path.exists() else None
+
+    def cover() -> None:
+        """For the daemon alone. This file's mode is that of a plain one, and reading it is an error of input."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        path.touch()
+        assert libc.unshare(0x20000) == 0 and libc.mount(b"none", b"/", None, 0x44000, None) == 0
+        assert libc.mount(b"/proc/self/mem", bytes(path), None, 0x1000, None) == 0
+
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "device":
+        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))  # /dev/zero, which has no end
+    process = daemon.launch(cover if kind == "unreadable" else None)
+    wait_for("the daemon to serve or to refuse", daemon._serves_or_died, 15)
+    assert process.poll() == 125, daemon.words()
+    expected = f"registry.db{suffix}, a file of the registry" if kind == "unreadable" else "is not a file: move it away"
+    assert expected in daemon.words(), daemon.words()
+    path.rmdir() if kind == "directory" else path.unlink()
+    if was:
+        was.rename(path)
+    assert daemon.start().client().execute("x", "living")["result"] == {"text/plain": "'alive'"}
