@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
+import signal
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -67,6 +69,30 @@ def test_l18_a_damaged_registry_is_put_aside_and_its_sessions_are_found_again(
     daemon.kill()
     names = [session["name"] for session in daemon.start().client().request("session.list")["sessions"]]
     assert names == ["sleeping"]
+
+
+def test_a_session_that_cannot_be_entered_again_ends_the_start(start_daemon: StartDaemon) -> None:
+    """Without its session the daemon would let go of the kernel: the variables would be lost."""
+    daemon = start_daemon()
+    client = daemon.client()
+    for number in range(8):
+        client.request("session.create", session=f"s{number}")
+    client.execute("x = 'alive'", "living")
+    daemon.kill()
+    for suffix in ("", "-wal", "-shm"):
+        (daemon.data / f"registry.db{suffix}").unlink(missing_ok=True)
+
+    def bound() -> None:
+        """The new registry has room for some of the sessions."""
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (96 << 10, resource.RLIM_INFINITY))
+
+    process = daemon.launch(bound)
+    wait_for("the daemon to serve or to refuse", daemon._serves_or_died)
+    assert process.poll() == 125 and "cannot add the session" in daemon.words(), daemon.words()
+    client = daemon.start().client()
+    assert len(client.request("session.list")["sessions"]) == 9
+    assert client.execute("x", "living")["result"] == {"text/plain": "'alive'"}
 
 
 def test_l18_a_registry_of_a_newer_version_is_not_touched(start_daemon: StartDaemon) -> None:
