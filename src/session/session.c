@@ -53,7 +53,8 @@ static bool has_files(const struct session *session) {
 
 /* True if nothing is to stay of a session whose kernel could not be made. */
 static bool ends_with_its_kernel(const struct session *session) {
-        return session_is_going(session) || session->ephemeral || (session->is_unproven && !session->runs && !has_files(session));
+        return session_is_going(session) || session->ephemeral ||
+               (session->is_unproven && !session->runs && !has_files(session));
 }
 
 static void on_failed(struct kernel *kernel, const struct err *err) {
