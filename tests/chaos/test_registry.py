@@ -151,6 +151,29 @@ def test_l21_a_removed_sessions_directory_is_reported_clearly(start_daemon: Star
     assert client.execute("6 * 7", "new")["result"] == {"text/plain": "42"}
 
 
+@pytest.mark.parametrize("name", ["state", "sessions"])
+@pytest.mark.parametrize("kind", ["fifo", "file", "dangling"])
+def test_what_is_in_the_place_of_a_directory_ends_the_start(start_daemon: StartDaemon, name: str, kind: str) -> None:
+    """The daemon would serve without its sessions, and end their kernels."""
+    daemon = start_daemon()
+    daemon.client().execute("x = 'alive'", "living")
+    daemon.kill()
+    path = daemon.data / name
+    moved = path.rename(daemon.data / "moved")
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "file":
+        path.touch()
+    else:
+        path.symlink_to("nowhere")
+    process = daemon.launch()
+    wait_for("the daemon to serve or to refuse", daemon._serves_or_died, 15)
+    assert process.poll() == 125 and str(path) in daemon.words(), daemon.words()
+    path.unlink()
+    moved.rename(path)
+    assert daemon.start().client().execute("x", "living")["result"] == {"text/plain": "'alive'"}
+
+
 def test_a_damaged_id_of_the_data_directory_is_mended(start_daemon: StartDaemon) -> None:
     """Boxes are known by it: with another one, the next daemon would take none of those that are left for its own."""
     daemon = start_daemon()
