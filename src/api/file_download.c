@@ -28,9 +28,9 @@ struct file_source {
 static ssize_t read_piece(struct sending_source *source, char *bytes) {
         struct file_source *file = (struct file_source *) source;
         size_t wanted = file->left < READ_PIECE ? (size_t) file->left : READ_PIECE;
-        ssize_t n = wanted ? pread(file->fd, bytes, wanted, (off_t) file->at) : 0;
+        ssize_t n = wanted ? workspace_read(file->fd, bytes, wanted, file->at) : 0;
         if (n < 0)
-                return -errno;
+                return n;
         file->at += (uint64_t) n; /* 0 before the end: the file was shortened, and the response ends too early */
         file->left -= (uint64_t) n;
         return n;

@@ -60,9 +60,9 @@ static size_t begin_file(struct zip *zip, const char *path, char *bytes) {
 static ssize_t put_block(struct zip *zip, char *bytes) {
         enum { AT = ZIP_FORMAT_UNIT_MAX - ZIP_FORMAT_BLOCK_MAX };
         size_t wanted = zip->left < ZIP_FORMAT_BLOCK_MAX ? (size_t) zip->left : ZIP_FORMAT_BLOCK_MAX;
-        ssize_t n = wanted ? pread(zip->file_fd, bytes + AT, wanted, (off_t) zip->read) : 0;
+        ssize_t n = wanted ? workspace_read(zip->file_fd, bytes + AT, wanted, zip->read) : 0;
         if (n < 0)
-                return -errno;
+                return n;
         zip->read += (uint64_t) n;
         zip->left = (size_t) n == wanted ? zip->left - wanted : 0;
         if (n > 0)

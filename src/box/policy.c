@@ -168,9 +168,20 @@ static int check_engine_sockets(const struct question *question, struct err *err
         return 0;
 }
 
+/* By its real directory: "..", or a link to another directory, does not lead a box there. A box that may write could
+ * replace what the path goes through, and clients would find its socket; so then the path as it was given counts, too.
+ */
+static int check_one_socket(const struct question *question, const char *path, const char *why, struct err *err) {
+        char real[PATH_MAX];
+        bool is_real = realpath(path, real) != NULL;
+        if (is_real && check_tree(question, real, why, err) < 0)
+                return -1;
+        return is_real && !question->writable ? 0 : check_tree(question, path, why, err);
+}
+
 static int check_socket(void *context, const char *path) {
         const struct socket_question *asked = context;
-        return check_tree(asked->question, path, "a Glovebox daemon's socket", asked->err);
+        return check_one_socket(asked->question, path, "a Glovebox daemon's socket", asked->err);
 }
 
 /* A box may see no Glovebox on this host, whatever its data directory and owner. */
@@ -187,7 +198,7 @@ static int check_private(const struct question *question, int fd, struct err *er
         }
         struct socket_question asked = { question, err };
         if (question->policy->socket_path &&
-            check_tree(question, question->policy->socket_path, "the daemon's socket", err) < 0)
+            check_one_socket(question, question->policy->socket_path, "the daemon's socket", err) < 0)
                 return -1;
         return policy_each_socket(check_socket, &asked);
 }

@@ -1,13 +1,12 @@
 #include "daemon/download.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/loop.h"
 #include "daemon/socket_client.h"
+#include "store/workspace.h"
 
 enum {
         CHUNK = 256 << 10, /* small enough to stay in a core's cache between the file and the socket */
@@ -32,9 +31,9 @@ static bool download_feed_one(struct client *client, struct download *download, 
         uint16_t number = client_request_of(download->caller)->number;
         while (client_wants_more(client)) {
                 uint64_t left = download->end - download->at;
-                ssize_t n = left ? pread(download->fd, chunk, left < CHUNK ? left : CHUNK, (off_t) download->at) : 0;
+                ssize_t n = left ? workspace_read(download->fd, chunk, left < CHUNK ? left : CHUNK, download->at) : 0;
                 if (n < 0) {
-                        (void) err_sys(ret_err, errno, "reading the file");
+                        (void) err_sys(ret_err, (int) -n, "reading the file");
                         return false;
                 }
                 if (n == 0) { /* the end, or the file has shrunk: what was sent is what was there */

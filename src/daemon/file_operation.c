@@ -60,8 +60,6 @@ int operation_file_open(struct caller *caller, const struct file_request *reques
                                &ret_file->status, err);
         if (ret_file->fd < 0)
                 return -1;
-        /* For some disks Linux reads 8 MiB ahead, which takes 30 ms in a sparse file. */
-        (void) posix_fadvise(ret_file->fd, 0, 0, POSIX_FADV_RANDOM);
         return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "session/recovery.h"
 #include "session/session.h"
 #include "session/waiting_run.h"
+#include "store/disk_reserve.h"
 #include "store/packages.h"
 #include "store/reaper.h"
 #include "store/session_file.h"
@@ -118,36 +119,48 @@ static int add_session(const struct registry_session *row, void *context) {
         return 0;
 }
 
-/* A session that has a session file and no row in the registry: the registry was damaged and begun anew. */
-static void find_again(struct session_manager *manager, const char *state_dir, const char *id) {
+static int takeover_enter(struct session_manager *manager, const struct registry_session *row, struct err *err) {
+        if (registry_add(manager->registry, row, err) == 0)
+                return 0;
+        return err->code == ERR_NO_SPACE && disk_reserve_use() ? registry_add(manager->registry, row, err) : -1;
+}
+
+/* A session that has a session file and no row in the registry: the registry was damaged and begun anew. If it cannot
+ * be entered, the daemon does not start: otherwise it would let go of the session's kernel. */
+static int find_again(struct session_manager *manager, const char *state_dir, const char *id, struct err *err) {
         static struct registry_session row;
-        struct err err = { 0 };
-        if (session_file_read(state_dir, &row, &err) < 0 || strcmp(row.id, id) != 0) {
+        if (session_file_read(state_dir, &row, err) < 0 || strcmp(row.id, id) != 0) {
                 if (session_file_exists(state_dir))
                         daemon_log(
                                 "%s belongs to a session that the registry does not have, and its session file cannot "
                                 "be used; it is left as it is: %s",
-                                state_dir, err.message);
-                return;
+                                state_dir, err->message);
+                return 0;
         }
-        if (registry_add(manager->registry, &row, &err) < 0)
-                daemon_log("session %s: its files are there, but it cannot be entered: %s", row.name, err.message);
-        else {
+        if (takeover_enter(manager, &row, err) == 0) {
                 daemon_log("session %s was found again by its session file", row.name);
-                (void) add_session(&row, manager);
+                return add_session(&row, manager);
         }
+        if (err->code != ERR_EXISTS)
+                return -1;
+        daemon_log("session %s: its files are there, but it cannot be entered: %s", row.name, err->message);
+        return 0;
 }
 
 /* A directory with a session file belongs to a session, even if that cannot be entered. */
-static void remove_stale_state(struct session_manager *manager, const char *state_dir, const char *id) {
+static int remove_stale_state(struct session_manager *manager, const char *state_dir, const char *id, struct err *err) {
         (void) id;
+        (void) err;
         if (!session_file_exists(state_dir))
                 janitor_remove(&manager->janitor, state_dir);
+        return 0;
 }
 
-/* Calls `call` for each state directory without a session. */
-static void for_each_stray(struct session_manager *manager,
-                           void (*call)(struct session_manager *manager, const char *state_dir, const char *id)) {
+/* Calls `call` for each state directory without a session, until one fails. */
+static int for_each_stray(struct session_manager *manager,
+                          int (*call)(struct session_manager *manager, const char *state_dir, const char *id,
+                                      struct err *err),
+                          struct err *err) {
         char path[4400];
         (void) snprintf(path, sizeof(path), "%s/state", manager->data_dir);
         _cleanup_dir_ DIR *directory = opendir(path);
@@ -156,15 +169,17 @@ static void for_each_stray(struct session_manager *manager,
                 if (entry->d_name[0] == '.' || session_by_id(manager, entry->d_name))
                         continue;
                 (void) snprintf(path, sizeof(path), "%s/state/%s", manager->data_dir, entry->d_name);
-                call(manager, path, entry->d_name);
+                if (call(manager, path, entry->d_name, err) < 0)
+                        return -1;
         }
+        return 0;
 }
 
 int takeover_sessions(struct session_manager *manager, struct err *err) {
         struct takeover takeover = { .manager = manager };
-        if (registry_each(manager->registry, add_session, manager, err) < 0)
+        if (registry_each(manager->registry, add_session, manager, err) < 0 ||
+            for_each_stray(manager, find_again, err) < 0)
                 return -1;
-        for_each_stray(manager, find_again);
         int code = vault_each(&manager->vault, takeover_collect, &takeover, err);
         adopt_all(&takeover);
         if (code < 0)
@@ -179,8 +194,7 @@ int takeover_sessions(struct session_manager *manager, struct err *err) {
         network_connect(manager);
         manager->knows_takeover = true;
         group_sweep(manager);
-        for_each_stray(manager, remove_stale_state);
-        return 0;
+        return for_each_stray(manager, remove_stale_state, err);
 }
 
 void takeover_resume_runs(struct session_manager *manager) {

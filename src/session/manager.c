@@ -120,8 +120,15 @@ static int manager_make_directories(const struct session_manager *manager, struc
         for (size_t i = 0; i < ELEMENTS(names); i++) {
                 char path[4200];
                 (void) snprintf(path, sizeof(path), "%s/%s", manager->data_dir, names[i]);
+                struct stat status;
                 if (mkdir(path, 0700) < 0 && errno != EEXIST)
                         return err_sys(err, errno, "making %s", path);
+                if (stat(path, &status) < 0)
+                        return err_sys(err, errno, "cannot look at %s", path);
+                if (!S_ISDIR(status.st_mode)) /* without it no session could be taken over */
+                        return err_set(err, ERR_REFUSED,
+                                       "%s is not a directory: move it away, and put the daemon's own directory back",
+                                       path);
         }
         return 0;
 }

@@ -53,14 +53,16 @@ static bool has_files(const struct session *session) {
 
 /* True if nothing is to stay of a session whose kernel could not be made. */
 static bool ends_with_its_kernel(const struct session *session) {
-        return session_is_going(session) || session->ephemeral || (session->is_unproven && !has_files(session));
+        return session_is_going(session) || session->ephemeral ||
+               (session->is_unproven && !session->runs && !has_files(session));
 }
 
 static void on_failed(struct kernel *kernel, const struct err *err) {
         struct session *session = kernel->owner;
         session->kernel = NULL;
         kernel_free(kernel);
-        session_fail_runs(session, err);
+        if (!session_is_going(session)) /* else it failed because the files are gone, and the removal says that */
+                session_fail_runs(session, err);
         if (ends_with_its_kernel(session))
                 session_remove(session, session->keep_files);
 }
@@ -125,6 +127,8 @@ static void settle_variables(struct session *session, struct kernel *kernel) {
 /* A kernel that died before it was ready would die again: all waiting runs get the error. */
 static void fail_unready(struct session *session, const struct kernel *kernel) {
         struct err died;
+        if (session_is_going(session) || session_ends_kernel(session))
+                return; /* it did not die by itself: the removal says so, or the runs get the next kernel */
         const char *why =
                 kernel->usage.oom_kills > 0 ? "the memory limit was reached; give it more memory" : kernel->last_words;
         (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s", *why ? ": " : "", why);

@@ -326,6 +326,8 @@ static int registry_look(const char *path, char ret_quarantined[static 4200], st
 static int open_or_make(struct registry *registry, const char *path, char ret_quarantined[static 4200],
                         struct err *err) {
         bool damaged;
+        if (registry_file_check(path, err) < 0)
+                return -1;
         int there = registry_look(path, ret_quarantined, err);
         if (there < 0)
                 return -1;

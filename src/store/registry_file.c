@@ -52,6 +52,8 @@ static const char upgrade_1[] = "BEGIN IMMEDIATE;"
                                 "PRAGMA user_version = 2;"
                                 "COMMIT;";
 
+static const char *const suffixes[] = { "", "-wal", "-shm", "-journal" };
+
 /* A checksum of any values: their type, size and bytes. SQLite checks the structure of its file, but not its
  * contents. */
 static void sql_checksum(sqlite3_context *context, int n, sqlite3_value **values) {
@@ -268,16 +270,47 @@ bool registry_file_is_damage(int code) {
         return (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB || code == SQLITE_IOERR_SHORT_READ;
 }
 
+/* Nothing in the way of a file, and no read error: SQLite takes a log that is not a plain file for an empty one, and an
+ * error of the disk for damage. */
+static int check_one_file(const char *path, struct err *err) {
+        struct stat status;
+        if (lstat(path, &status) < 0)
+                return errno == ENOENT ? 0 : err_sys(err, errno, "cannot look at %s, a file of the registry", path);
+        if (!S_ISREG(status.st_mode))
+                return err_set(err, ERR_REFUSED,
+                               "%s is not a file: move it away, and put the registry's own file back if you have it "
+                               "(without it, the sessions are found by their own records)",
+                               path);
+        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0)
+                return err_sys(err, errno, "cannot open %s, a file of the registry", path);
+        char bytes[16 << 10];
+        ssize_t n = 0;
+        for (uint64_t at = 0; (n = fd_read_at(fd, bytes, sizeof(bytes), at)) > 0; at += (uint64_t) n)
+                continue;
+        if (n < 0)
+                return err_sys(err, (int) -n,
+                               "cannot read %s, a file of the registry (check the disk, then start again; without the "
+                               "registry's files, the sessions are found by their own records)",
+                               path);
+        return 0;
+}
+
+int registry_file_check(const char *path, struct err *err) {
+        for (size_t i = 0; i < ELEMENTS(suffixes); i++) {
+                char name[4200];
+                (void) snprintf(name, sizeof(name), "%s%s", path, suffixes[i]);
+                if (check_one_file(name, err) < 0)
+                        return -1;
+        }
+        return 0;
+}
+
 /* Reads the head without SQLite, which would change a file that is not for us. *ret_version 0: SQLite must judge. */
 static int peek_version(const char *path, bool *ret_damaged, uint32_t *ret_version, struct err *err) {
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0)
                 return err_sys(err, errno, "cannot open the registry %s", path);
-        struct stat status;
-        if (fstat(fd, &status) < 0)
-                return err_sys(err, errno, "cannot look at the registry %s", path);
-        if (!S_ISREG(status.st_mode))
-                return err_set(err, ERR_REFUSED, "%s is not a file: move it away", path);
         uint8_t head[100];
         ssize_t n = pread(fd, head, sizeof(head), 0);
         if (n < 0)
@@ -376,7 +409,6 @@ int registry_file_open(const char *path, sqlite3 **ret_db, bool *ret_damaged, st
 }
 
 static void remove_all(const char *path) {
-        static const char *const suffixes[] = { "", "-wal", "-shm", "-journal" };
         for (size_t i = 0; i < ELEMENTS(suffixes); i++) {
                 char name[4200];
                 (void) snprintf(name, sizeof(name), "%s%s", path, suffixes[i]);
@@ -440,7 +472,6 @@ int registry_file_quarantine(const char *path, char ret_aside[static 4200], stru
         }
         /* The database first. A death in between leaves its log, which the next start moves aside too: a log must never
          * be replayed into another database. */
-        static const char *const suffixes[] = { "", "-wal", "-shm" };
         for (size_t i = 0; i < ELEMENTS(suffixes); i++) {
                 char from[4200], to[4200];
                 (void) snprintf(from, sizeof(from), "%s%s", path, suffixes[i]);

@@ -42,6 +42,9 @@ bool registry_file_is_damage(int code);
  * SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE is reset. */
 int registry_file_open(const char *path, sqlite3 **ret_db, bool *ret_damaged, struct err *err);
 
+/* Whether each of its files is missing, or a plain file that can be read to its end. */
+int registry_file_check(const char *path, struct err *err);
+
 /* Makes a new, empty database where there is no file. */
 int registry_file_make(const char *path, struct err *err);
 

@@ -83,7 +83,7 @@ int session_file_write(const char *state_dir, const struct registry_session *row
 bool session_file_exists(const char *state_dir) {
         char path[1200];
         session_file_path(state_dir, "", path);
-        return access(path, F_OK) == 0;
+        return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR); /* what cannot be read may be one */
 }
 
 void session_file_remove(const char *state_dir) {

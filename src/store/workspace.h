@@ -19,6 +19,9 @@ enum workspace_links { WORKSPACE_FOLLOW, WORKSPACE_NO_LINKS };
 int workspace_open(int workspace_fd, const char *relative, enum workspace_links links, struct stat *ret_status,
                    struct err *err);
 
+/* Reads of a file that workspace_open opened, in pieces. Returns the number of bytes, or -errno. */
+ssize_t workspace_read(int fd, void *bytes, size_t size, uint64_t at);
+
 /* A new file, invisible (where the file system can do that; under a hidden name otherwise) until workspace_finish_file
  * makes its parents and puts it in place at once; or workspace_drop_file forgets it, and nothing was there. Foreseeable
  * failures are reported at once. */

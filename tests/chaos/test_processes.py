@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 from support.client import Client, DaemonError
@@ -163,3 +164,22 @@ def test_the_vault_stopped_does_not_stop_the_daemon_for_ever(start_daemon: Start
     finally:
         os.kill(vault, signal.SIGCONT)
     assert client.execute("6 * 7", "new")["result"] == {"text/plain": "42"}
+
+
+@pytest.mark.parametrize("op", ["session.remove", "session.restart"])
+def test_a_kernel_that_is_ended_while_it_starts_did_not_die(start_daemon: StartDaemon, op: str) -> None:
+    """What ended it is told: the removal; and after a restart the next kernel does the runs."""
+    daemon = start_daemon()
+    told = set()
+    for number in range(16):
+        client, other = daemon.client(), daemon.client()
+        runs = [client.begin("execute", session=f"s{number}", code="1") for _ in range(2)]
+        time.sleep(number * 0.002)  # its box is made, then its Python starts
+        other.request(op, session=f"s{number}")
+        for run in runs:
+            try:
+                told.add(client.finish(run)["status"])
+            except DaemonError as error:
+                told.add(f"{error.code}: {error.message}")
+    gone = {"gone: the session was removed"} if op == "session.remove" else set()
+    assert told <= {"ok", "killed"} | gone and told >= (gone or {"ok"}), told

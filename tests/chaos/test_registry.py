@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import resource
+import signal
 import sqlite3
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,6 +71,30 @@ def test_l18_a_damaged_registry_is_put_aside_and_its_sessions_are_found_again(
     assert names == ["sleeping"]
 
 
+def test_a_session_that_cannot_be_entered_again_ends_the_start(start_daemon: StartDaemon) -> None:
+    """Without its session the daemon would let go of the kernel: the variables would be lost."""
+    daemon = start_daemon()
+    client = daemon.client()
+    for number in range(8):
+        client.request("session.create", session=f"s{number}")
+    client.execute("x = 'alive'", "living")
+    daemon.kill()
+    for suffix in ("", "-wal", "-shm"):
+        (daemon.data / f"registry.db{suffix}").unlink(missing_ok=True)
+
+    def bound() -> None:
+        """The new registry has room for some of the sessions."""
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (96 << 10, resource.RLIM_INFINITY))
+
+    process = daemon.launch(bound)
+    wait_for("the daemon to serve or to refuse", daemon._serves_or_died)
+    assert process.poll() == 125 and "cannot add the session" in daemon.words(), daemon.words()
+    client = daemon.start().client()
+    assert len(client.request("session.list")["sessions"]) == 9
+    assert client.execute("x", "living")["result"] == {"text/plain": "'alive'"}
+
+
 def test_l18_a_registry_of_a_newer_version_is_not_touched(start_daemon: StartDaemon) -> None:
     daemon = prepare(start_daemon)
     path = daemon.data / "registry.db"
@@ -123,6 +151,29 @@ def test_l21_a_removed_sessions_directory_is_reported_clearly(start_daemon: Star
     assert client.execute("6 * 7", "new")["result"] == {"text/plain": "42"}
 
 
+@pytest.mark.parametrize("name", ["state", "sessions"])
+@pytest.mark.parametrize("kind", ["fifo", "file", "dangling"])
+def test_what_is_in_the_place_of_a_directory_ends_the_start(start_daemon: StartDaemon, name: str, kind: str) -> None:
+    """The daemon would serve without its sessions, and end their kernels."""
+    daemon = start_daemon()
+    daemon.client().execute("x = 'alive'", "living")
+    daemon.kill()
+    path = daemon.data / name
+    moved = path.rename(daemon.data / "moved")
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "file":
+        path.touch()
+    else:
+        path.symlink_to("nowhere")
+    process = daemon.launch()
+    wait_for("the daemon to serve or to refuse", daemon._serves_or_died, 15)
+    assert process.poll() == 125 and str(path) in daemon.words(), daemon.words()
+    path.unlink()
+    moved.rename(path)
+    assert daemon.start().client().execute("x", "living")["result"] == {"text/plain": "'alive'"}
+
+
 def test_a_damaged_id_of_the_data_directory_is_mended(start_daemon: StartDaemon) -> None:
     """Boxes are known by it: with another one, the next daemon would take none of those that are left for its own."""
     daemon = start_daemon()
@@ -148,8 +199,9 @@ FIFOS = {
     "id id.new": "an id: No such device",
     "keys": "keys is not a file",
     "registry.db": "registry.db is not a file: move it away",
-    "registry.db-wal": SERVES,
-    "registry.db-shm": "cannot open the registry",
+    "registry.db-wal": "registry.db-wal is not a file: move it away",
+    "registry.db-shm": "registry.db-shm is not a file: move it away",
+    "registry.db-journal": "registry.db-journal is not a file: move it away",
     "registry.lock": SERVES,
     "reserve": SERVES,
     "vault.sock.lock": SERVES,
@@ -163,13 +215,12 @@ FIFOS = {
 }
 
 
-def put_fifos(data: Path, names: str) -> dict[Path, Path]:
+def put_fifos(data: Path, names: str) -> dict[Path, Path | None]:
     """In the place of these files; where the files are now."""
-    moved = {}
+    moved: dict[Path, Path | None] = {}
     for name in names.split():
         for path in list(data.glob(name)) or [data / name]:
-            if path.exists():
-                moved[path] = path.rename(f"{path}.was")
+            moved[path] = path.rename(f"{path}.was") if path.exists() else None
             os.mkfifo(path)
     return moved
 
@@ -204,7 +255,10 @@ def test_a_fifo_in_the_place_of_a_file_holds_up_no_start(start_daemon: StartDaem
                 client.execute("x", name)
         daemon.kill()
     for path, was in moved.items():
-        was.rename(path)
+        if was:
+            was.rename(path)
+        elif path.is_fifo():
+            path.unlink()
     sessions = daemon.start().client().request("session.list")["sessions"]
     assert sorted(session["name"] for session in sessions) == ["busy", "living", "sleeping"]
 
@@ -220,3 +274,37 @@ def test_a_fifo_beside_the_files_of_runs_holds_up_no_list_of_them(root_glovebox:
     runs.mkdir(0o700, parents=True, exist_ok=True)
     os.mkfifo(runs / ("a" * 26))
     assert "no daemon" in root_glovebox("ps", timeout=30).stderr
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("kind", ["directory", "device", "unreadable"])
+def test_what_is_in_the_place_of_a_file_of_the_registry_ends_the_start(
+    start_daemon: StartDaemon, kind: str, suffix: str
+) -> None:
+    """SQLite takes some of it for an empty file: the daemon would serve without its sessions, and end their kernels."""
+    daemon = start_daemon()
+    daemon.client().execute("x = 'alive'", "living")
+    daemon.kill()
+    path = daemon.data / f"registry.db{suffix}"
+    was = path.rename(f"{path}.was") if path.exists() else None
+
+    def cover() -> None:
+        """For the daemon alone. This file's mode is that of a plain one, and reading it is an error of input."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        path.touch()
+        assert libc.unshare(0x20000) == 0 and libc.mount(b"none", b"/", None, 0x44000, None) == 0
+        assert libc.mount(b"/proc/self/mem", bytes(path), None, 0x1000, None) == 0
+
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "device":
+        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))  # /dev/zero, which has no end
+    process = daemon.launch(cover if kind == "unreadable" else None)
+    wait_for("the daemon to serve or to refuse", daemon._serves_or_died, 15)
+    assert process.poll() == 125, daemon.words()
+    expected = f"registry.db{suffix}, a file of the registry" if kind == "unreadable" else "is not a file: move it away"
+    assert expected in daemon.words(), daemon.words()
+    path.rmdir() if kind == "directory" else path.unlink()
+    if was:
+        was.rename(path)
+    assert daemon.start().client().execute("x", "living")["result"] == {"text/plain": "'alive'"}

@@ -5,8 +5,12 @@ a test has a few tries; a loop that does it all at once fails in each."""
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import socket
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from support.client import ANSWER, DATA, ERR, OUT, Client
@@ -110,3 +114,41 @@ def measure(daemon: Daemon, work: Callable[[Daemon, Client], None]) -> float:
     client = daemon.client()
     work(daemon, client)
     return longest_turn_ms(client)
+
+
+def cached_bytes(path: Path) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        address = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
+    pages = (ctypes.c_ubyte * (size // mmap.PAGESIZE))()
+    assert libc.mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), pages) == 0
+    libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(size))
+    return sum(page & 1 for page in pages) * mmap.PAGESIZE
+
+
+def read_by_socket(daemon: Daemon, size: int) -> None:
+    assert len(daemon.client().read_file("large", "artifacts/large", offset=0, size=size)) == size
+
+
+def read_by_zip(daemon: Daemon, size: int) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(daemon.socket.replace(".sock", "-api.sock"))
+        client.sendall(b"GET /sandbox/large/artifacts/zip HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
+        for _ in range(size >> 20):
+            client.recv(1 << 20, socket.MSG_WAITALL)
+
+
+@pytest.mark.parametrize("read", [read_by_socket, read_by_zip], ids=lambda read: read.__name__)
+def test_a_read_fills_few_pages_ahead(start_daemon: StartDaemon, read: Callable[[Daemon, int], None]) -> None:
+    """By itself Linux reads as far ahead as the disk is set to, here perhaps 8 MiB: pages that a hole fills at once."""
+    daemon = start_daemon()
+    client = daemon.client()
+    make = "import os; os.makedirs('artifacts', exist_ok=True); open('artifacts/large', 'wb').truncate(64 << 20)"
+    assert client.execute(make, "large")["status"] == "ok"
+    workspace = Path(client.request("session.show", session="large")["workspace"])
+    read(daemon, 16 << 20)
+    assert cached_bytes(workspace / "artifacts/large") <= 20 << 20

@@ -163,6 +163,26 @@ def test_a_daemons_socket_cannot_be_shown_wherever_it_is(start_daemon) -> None: 
         daemon.stop()
 
 
+def test_a_socket_counts_where_it_is_and_for_writing_where_its_path_goes_through(start_daemon) -> None:  # noqa: ANN001
+    """A link leads no box to the socket, but who may write can replace the link, and clients would follow it."""
+    daemon: Daemon = start_daemon(start=False)
+    project, elsewhere = daemon.glovebox.place.make("project"), daemon.glovebox.place.make("elsewhere")
+    (project / "sub").mkdir()
+    (project / "link").symlink_to(elsewhere)
+    allow = "--allow-write", str(daemon.glovebox.place.path)
+    daemon.options = (*daemon.options, *allow)
+    for number, path in enumerate(("link/kernel.sock", "sub/../../elsewhere/kernel.sock")):
+        daemon.socket = str(project / path)
+        client = daemon.start().client()
+        shown = {"source": str(project), "destination": "/data/project"}
+        client.request("session.create", session=f"reads{number}", mounts=[shown])
+        with pytest.raises(DaemonError, match="socket"):
+            client.request("session.create", session="writes", mounts=[shown | {"writable": True}])
+        with pytest.raises(DaemonError, match="socket"):
+            client.request("session.create", session="reads", mounts=[shown | {"source": str(elsewhere)}])
+        daemon.stop()
+
+
 # A box that got a connection all the same: its processes get no answer.
 ASK = """
 import array, socket, struct
