@@ -1,6 +1,7 @@
 #include "cli/run_options.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "cli/box_rows.h"
@@ -135,6 +136,18 @@ const struct option_table run_option_table = { .rows = rows, .n_rows = ELEMENTS(
 
 _Static_assert(ELEMENTS(rows) <= OPTION_ROWS_MAX, "the parser remembers what it has seen in one word");
 
+/* What does not exist is reported by the mount policy. */
+static int check_directory(const char *option, const char *path, const char *instead, struct err *err) {
+        struct stat status;
+        if (!path || stat(path, &status) < 0 || S_ISDIR(status.st_mode))
+                return 0;
+        const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+        if (!instead)
+                return err_set(err, ERR_USAGE, "--%s: %.400s is not a directory", option, path);
+        return err_set(err, ERR_USAGE, "--%s: %.400s is not a directory; to show a single file: --mount %.400s:%s%.200s",
+                       option, path, path, instead, name);
+}
+
 int run_options_check(const struct run_options *options, struct err *err) {
         const struct run_request *request = &options->request;
         if (request->quiet && request->verbose)
@@ -154,5 +167,7 @@ int run_options_check(const struct run_options *options, struct err *err) {
                         return err_set(err, ERR_USAGE, "--mount and --%s have the same destination; give one of them",
                                        destination + 1);
         }
-        return 0;
+        if (check_directory("data", request->data, "/data/", err) < 0)
+                return -1;
+        return check_directory("workspace", request->workspace, NULL, err);
 }
