@@ -223,6 +223,11 @@ def test_help_is_printed_for_every_verb() -> None:
 
 def test_a_part_of_a_verb_has_help_of_its_own() -> None:
     assert call("image", "--help").stdout == call("help", "image").stdout
+    assert_refused(call("help", "nope"), USAGE, "lists the verbs")
+    assert_refused(call("exce"), USAGE, 'did you mean "exec"?')
+    assert_refused(call("pull", "python:3.12"), USAGE, "docker save IMAGE | glovebox image import NAME -")
+    assert_refused(call("list"), USAGE, "glovebox session ls, or glovebox image list")
+    assert_refused(call("rm"), USAGE, "glovebox session rm NAME, or glovebox image rm NAME")
     for verb in tables()["verbs"]:
         for part in verb["verbs"] if verb["name"] != "completion" else []:
             result = call(verb["name"], part["name"], "--help")
