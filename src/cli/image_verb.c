@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "cli/docker_build_verb.h"
 #include "cli/package_list.h"
+#include "cli/ui/terminal.h"
 #include "cli/verb.h"
 #include "image/bounds.h"
 #include "image/image.h"
@@ -410,6 +411,7 @@ static int take_option(struct request *request, const struct sub_verb *verb, int
         switch (option) {
         case OPTION_JSON:
                 request->json = true;
+                terminal_expect_json();
                 return 0;
         case OPTION_NAMES:
                 request->names = true;
@@ -499,9 +501,8 @@ static int run_sub_verb(const struct sub_verb *verb, int argc, char **argv) {
                         return 0;
                 err_sys(&err, errno, "cannot write the output");
         }
-        fprintf(stderr, "glovebox: %s\n", err.message);
         int signal_number = interrupt_signal();
-        return signal_number ? 128 + signal_number : err_code_exit_status(err.code);
+        return terminal_fail_with(&err, signal_number ? 128 + signal_number : err_code_exit_status(err.code));
 }
 
 int verb_image(int argc, char **argv) {
