@@ -116,6 +116,24 @@ def test_client_that_leaves_or_is_killed_leaves_nothing_behind(service: Service)
         peer.process.wait(30)
 
 
+def test_calls_that_are_piped_in_are_answered_before_the_server_ends(service: Service) -> None:
+    params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    call = {"name": "run_python", "arguments": {"code": "6 * 7"}}
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+    ]
+    for last in ("\n", ""):  # printf without a line feed is a habit, too
+        peer = StdioPeer(service.daemon)
+        assert peer.process.stdin
+        peer.process.stdin.write("\n".join(map(json.dumps, messages)) + last)
+        peer.process.stdin.flush()
+        peer.process.stdin.close()
+        assert peer.wait(2)["result"]["content"][0]["text"] == "42"
+        assert peer.process.wait(30) == 0
+
+
 def test_client_and_daemon_killed_together_leave_no_sandbox_for_long(own_service: Service) -> None:
     daemon = own_service.daemon
     peer = StdioPeer(daemon)
