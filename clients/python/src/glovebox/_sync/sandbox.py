@@ -294,8 +294,8 @@ class Sandbox:
             error = raw.get("error") or {}
             words = "".join(reader.logs.stderr).strip() or "".join(reader.logs.stdout).strip()
             why = str(error.get("value", "")) if isinstance(error, dict) else str(error)
-            why = why or words[-2000:] or str(raw.get("status"))
-            raise InstallError(f"{' '.join(packages)} could not be installed: {why}")
+            said = [text for text in (why, words[-2000:]) if text] or [str(raw.get("status"))]
+            raise InstallError(f"{' '.join(packages)} could not be installed: " + "\n".join(said))
         return InstallResult(raw, "".join(reader.logs.stdout), "".join(reader.logs.stderr))
 
     def interrupt(self) -> bool:
