@@ -8,7 +8,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, NoReturn, TypeVar
 
 from .. import _values
 from .._cleanup import remove_quietly
@@ -53,8 +53,16 @@ class Sandbox:
     it is killed.
     """
 
-    def __init__(self, transport: AnyTransport, info: SandboxInfo, is_owner: bool, is_nameless: bool) -> None:
+    def __init__(
+        self, transport: AnyTransport | None = None, info: SandboxInfo | None = None, is_owner: bool = False,
+        is_nameless: bool = False, **unknown: NoReturn,
+    ) -> None:  # fmt: skip
         """Not to be called: use `create` or `connect`."""
+        if transport is None or info is None or unknown:
+            raise TypeError(
+                f"{type(self).__name__}(…) makes no sandbox: {type(self).__name__}.create(…) makes one, "
+                f"{type(self).__name__}.connect(name) finds one that exists"
+            )
         self._transport = transport
         self._name = info.name
         self._id = info.id
