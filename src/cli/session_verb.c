@@ -216,21 +216,24 @@ static int do_set(struct daemon_client *client, const struct session_line *line,
 /* ---- the words ---- */
 
 /* In the order of session_parts. `new` has options of its own. */
+/* What changes a session that stays starts a daemon, as `exec` does. What only looks at sessions, or at what runs,
+ * starts none: without a daemon nothing runs. */
 static const struct {
         int (*run)(struct daemon_client *client, const struct session_line *line, char **names, struct err *err);
         size_t min_names, max_names;
+        unsigned open_flags;
 } actions[SESSION_PARTS] = {
-        { do_ls, 0, 0 },
-        { do_show, 1, 1 },
-        { NULL, 1, 1 },
-        { do_rm, 0, SIZE_MAX },
-        { do_interrupt, 1, 1 },
-        { do_restart, 1, 1 },
-        { session_action_hibernate, 0, 1 },
-        { do_log, 1, 1 },
-        { session_action_install, 2, SIZE_MAX },
-        { do_set, 1, 1 },
-        { session_action_move, 1, 1 },
+        { do_ls, 0, 0, 0 },
+        { do_show, 1, 1, 0 },
+        { NULL, 1, 1, 0 },
+        { do_rm, 0, SIZE_MAX, DAEMON_START },
+        { do_interrupt, 1, 1, 0 },
+        { do_restart, 1, 1, 0 },
+        { session_action_hibernate, 0, 1, 0 },
+        { do_log, 1, 1, 0 },
+        { session_action_install, 2, SIZE_MAX, DAEMON_START },
+        { do_set, 1, 1, DAEMON_START },
+        { session_action_move, 1, 1, DAEMON_START },
 };
 
 static int check_names(size_t part, char **names, struct err *err) {
@@ -240,6 +243,9 @@ static int check_names(size_t part, char **names, struct err *err) {
         const char *name = session_parts[part].name;
         if (count == 1 && actions[part].min_names == 2)
                 return err_set(err, ERR_USAGE, "session %s needs a package as well, for example \"humanize\"", name);
+        if (count < actions[part].min_names && !actions[part].run)
+                return err_set(err, ERR_USAGE, "session %s needs a name for the session, for example: glovebox session "
+                                               "%s demo", name, name);
         if (count < actions[part].min_names)
                 return err_set(err, ERR_USAGE, "session %s needs a session's name; \"glovebox session ls\" lists them",
                                name);
@@ -273,7 +279,7 @@ static int run_part(size_t part, char **args, struct err *err) {
                 return 0;
         }
         if (check_names(part, rest.operands, err) < 0 || socket_place_choose(&line.where, true, &place, err) < 0 ||
-            daemon_client_open(&place, 0, &client, err) < 0)
+            daemon_client_open(&place, actions[part].open_flags, &client, err) < 0)
                 return -1;
         return actions[part].run(&client, &line, rest.operands, err);
 }

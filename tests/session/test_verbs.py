@@ -356,6 +356,26 @@ def test_status_and_stop_without_a_daemon(idle_glovebox: Glovebox) -> None:
     assert idle_glovebox("status").returncode == 1, "run starts no daemon"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cp", "FILE", "demo:again.txt"],
+        ["cp", "demo:note.txt", "-"],
+        ["session", "set", "demo", "--memory", "256m"],
+        ["session", "rm", "demo"],
+    ],
+)
+def test_verbs_that_work_on_a_session_that_stays_start_a_daemon(idle_glovebox: Glovebox, words: list[str]) -> None:
+    note = idle_glovebox.place.make("files") / "note.txt"
+    note.write_text("hello")
+    options = {"env": {"GLOVEBOX_POOL": "0", "GLOVEBOX_PRELOAD": ""}}
+    good(idle_glovebox("session", "new", "demo", **options))
+    good(idle_glovebox("cp", note, "demo:note.txt"))
+    good(idle_glovebox("stop", "--end-sessions", timeout=90))
+    good(idle_glovebox(*(str(note) if word == "FILE" else word for word in words), **options))
+    assert idle_glovebox("status").returncode == 0
+
+
 def test_status_shows_the_daemon_and_stop_returns_when_it_has_ended(served_glovebox: Glovebox) -> None:
     status = read_json(served_glovebox("status", "--json"))
     pid = status["daemon"]["pid"]
