@@ -236,6 +236,7 @@ def test_session_words_that_are_wrong_are_explained(served_glovebox: Glovebox) -
         (["session", "restart", "a", "b"], USAGE, "takes one name"),
         (["session", "show", "nobody"], NOT_STARTED, "nobody"),
         (["status", "now"], USAGE, "takes no operand"),
+        (["stop", "demo"], USAGE, "to end the run of a session: glovebox kill demo"),
     ):
         done = served_glovebox(*words)
         assert done.returncode == status and said in done.stderr and done.stdout == "", (words, done)
