@@ -16,7 +16,8 @@ static const char *text_at(const json_t *object, const char *key) {
 }
 
 /* The run of this id if it waits, with the number of runs before it and the first of them. */
-static const json_t *find_waiting(const json_t *runs, const char *run_id, size_t *ret_before, const json_t **ret_first) {
+static const json_t *find_waiting(const json_t *runs, const char *run_id, size_t *ret_before,
+                                  const json_t **ret_first) {
         const json_t *run;
         size_t i;
         json_array_foreach (runs, i, run) {

@@ -51,9 +51,9 @@ static void print_json(const struct err *err, const char *message, int exit_stat
         json_t *text = json_string(message);
         if (!text)
                 text = json_string("the message is not valid UTF-8; it is on standard error");
-        json_t *json = json_pack("{s:s, s:i, s:{s:s, s:O, s:O, s:n}}", "status", "error", "exit_code", exit_status,
-                                 "error", "name", err_code_name(err->code), "value", text, "message", text,
-                                 "traceback");
+        json_t *json =
+                json_pack("{s:s, s:i, s:{s:s, s:O, s:O, s:n}}", "status", "error", "exit_code", exit_status, "error",
+                          "name", err_code_name(err->code), "value", text, "message", text, "traceback");
         if (json && json_dumpf(json, stdout, JSON_COMPACT) == 0)
                 (void) fputc('\n', stdout);
         (void) fflush(stdout);
