@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "cli/docker_build_verb.h"
 #include "cli/package_list.h"
+#include "cli/ui/suggest.h"
 #include "cli/ui/terminal.h"
 #include "cli/verb.h"
 #include "image/bounds.h"
@@ -492,6 +493,27 @@ static const struct sub_verb *find_sub_verb(const char *name) {
         return NULL;
 }
 
+static int fail_unknown(const char *name) {
+        struct err err;
+        struct suggestion near = { .word = name };
+        for (size_t i = 0; i < ELEMENTS(sub_verbs); i++)
+                suggestion_consider(&near, sub_verbs[i].name);
+        const char *best = suggestion_best(&near);
+        if (strcmp(name, "pull") == 0)
+                (void) err_set(&err, ERR_USAGE,
+                               "image: unknown verb \"pull\"; write: docker pull IMAGE, then docker save IMAGE | "
+                               "glovebox image import NAME -");
+        else if (best)
+                (void) err_set(&err, ERR_USAGE, "image: unknown verb \"%.60s\"; did you mean \"%s\"?", name, best);
+        else
+                (void) err_set(&err, ERR_USAGE, "image: %s%.60s%s", *name ? "unknown verb \"" : "say what to do", name,
+                               *name ? "\"" : "");
+        int status = terminal_fail(&err);
+        if (!best && strcmp(name, "pull") != 0)
+                print_usage(stderr);
+        return status;
+}
+
 static int run_sub_verb(const struct sub_verb *verb, int argc, char **argv) {
         struct err err = { 0 };
         struct request request = { .max_bytes = BOUND_BYTES_DEFAULT };
@@ -515,10 +537,7 @@ int verb_image(int argc, char **argv) {
                 return docker_build_verb(argv + 2);
         const struct sub_verb *verb = find_sub_verb(name);
         if (!verb) {
-                fprintf(stderr, "glovebox: image: %s%s%s\n", *name ? "unknown verb \"" : "say what to do", name,
-                        *name ? "\"" : "");
-                print_usage(stderr);
-                return 2;
+                return fail_unknown(name);
         }
         for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
                 if (is_help(argv[i]))

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "cli/box_rows.h"
 
 #define FIELD(field) offsetof(struct run_options, field)
@@ -113,6 +114,9 @@ static const struct option_row rows[] = {
 /* Of docker run. */
 #define TERMINAL_HABIT "standard input and output are passed on always; for lines typed one by one: glovebox repl NAME"
 #define PUBLISH_HABIT "a box takes no connections from outside"
+#define WORKDIR_HABIT "a run starts in /workspace: --workspace DIR shows a directory there"
+#define USER_HABIT "a box has one user, without privileges; in a session: glovebox session new NAME --users"
+#define PRIVILEGE_HABIT "leave it out: a box never has privileges"
 #define DETACH_HABIT "for a box that stays: glovebox exec NAME"
 static const struct option_habit habits[] = {
         { "it", TERMINAL_HABIT },
@@ -129,6 +133,16 @@ static const struct option_habit habits[] = {
         { "publish", PUBLISH_HABIT },
         { "volume", "to mount a directory: --mount HOST-DIRECTORY:DIRECTORY" },
         { "gpus", "a box has no GPU" },
+        { "w", WORKDIR_HABIT },
+        { "workdir", WORKDIR_HABIT },
+        { "u", USER_HABIT },
+        { "user", USER_HABIT },
+        { "read-only", "leave it out: of the host, a box writes only to --workspace and to --mount …:rw" },
+        { "cap-drop", PRIVILEGE_HABIT },
+        { "cap-add", PRIVILEGE_HABIT },
+        { "privileged", PRIVILEGE_HABIT },
+        { "security-opt", PRIVILEGE_HABIT },
+        { "entrypoint", "to run a command: -- COMMAND" },
         { NULL, NULL },
 };
 
@@ -144,8 +158,9 @@ static int check_directory(const char *option, const char *path, const char *ins
         const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
         if (!instead)
                 return err_set(err, ERR_USAGE, "--%s: %.400s is not a directory", option, path);
-        return err_set(err, ERR_USAGE, "--%s: %.400s is not a directory; to show a single file: --mount %.400s:%s%.200s",
-                       option, path, path, instead, name);
+        return err_set(err, ERR_USAGE,
+                       "--%s: %.400s is not a directory; to show a single file: --mount %.400s:%s%.200s", option, path,
+                       path, instead, name);
 }
 
 int run_options_check(const struct run_options *options, struct err *err) {
@@ -158,6 +173,11 @@ int run_options_check(const struct run_options *options, struct err *err) {
                                "out, or --network full");
         if (options->code_text && options->module)
                 return err_set(err, ERR_USAGE, "-c gives code and -m names a module; give one of them");
+        uint64_t bytes;
+        if (options->module && strchr("0123456789", *options->module) &&
+            units_parse_bytes("-m", options->module, 0, UINT64_MAX, &bytes, NULL) == 0)
+                return err_set(err, ERR_USAGE, "-m names a Python module; to limit the memory: --memory %.20s",
+                               options->module);
         if (options->warm && options->no_daemon)
                 return err_set(err, ERR_USAGE, "--warm and --no-daemon contradict each other; give one of them");
         for (size_t i = 0; i < request->n_mounts; i++) {

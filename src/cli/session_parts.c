@@ -147,8 +147,19 @@ static const struct option_row set_rows[] = {
         SOCKET_ROWS(FIELD(where)),
 };
 
+static const struct option_habit ls_habits[] = {
+        { "a", "leave it out: all sessions are listed" },
+        { "all", "leave it out: all sessions are listed" },
+        { "q", "to print names only: --names" },
+        { "quiet", "to print names only: --names" },
+        { NULL, NULL },
+};
+
 const struct verb_part session_parts[SESSION_PARTS] = {
-        { .name = "ls", .operands = "", .summary = "list the sessions", .options = TABLE(ls_rows) },
+        { .name = "ls",
+          .operands = "",
+          .summary = "list the sessions",
+          .options = { .rows = ls_rows, .n_rows = ELEMENTS(ls_rows), .operands_anywhere = true, .habits = ls_habits } },
         { .name = "show",
           .operands = "NAME",
           .summary = "show a session, its limits, isolation and last runs",

@@ -244,8 +244,10 @@ static int check_names(size_t part, char **names, struct err *err) {
         if (count == 1 && actions[part].min_names == 2)
                 return err_set(err, ERR_USAGE, "session %s needs a package as well, for example \"humanize\"", name);
         if (count < actions[part].min_names && !actions[part].run)
-                return err_set(err, ERR_USAGE, "session %s needs a name for the session, for example: glovebox session "
-                                               "%s demo", name, name);
+                return err_set(err, ERR_USAGE,
+                               "session %s needs a name for the session, for example: glovebox session "
+                               "%s demo",
+                               name, name);
         if (count < actions[part].min_names)
                 return err_set(err, ERR_USAGE, "session %s needs a session's name; \"glovebox session ls\" lists them",
                                name);
@@ -284,17 +286,42 @@ static int run_part(size_t part, char **args, struct err *err) {
         return actions[part].run(&client, &line, rest.operands, err);
 }
 
+/* Words of other tools, and verbs that stand elsewhere. */
+static const struct {
+        const char *typed, *instead;
+} other_words[] = {
+        { "attach", "glovebox repl NAME" },
+        { "cp", "glovebox cp FILE NAME:" },
+        { "exec", "glovebox exec NAME" },
+        { "kill", "glovebox kill NAME, to end its run, or glovebox session rm NAME" },
+        { "pause", "glovebox session hibernate NAME" },
+        { "ps", "glovebox ps" },
+        { "repl", "glovebox repl NAME" },
+        { "run", "glovebox exec NAME" },
+        { "stop", "glovebox session hibernate NAME, to keep its variables on disk, or glovebox session rm NAME" },
+        { "top", "glovebox top" },
+};
+
+static const char *find_other_word(const char *word) {
+        for (size_t i = 0; i < ELEMENTS(other_words); i++)
+                if (strcmp(other_words[i].typed, word) == 0)
+                        return other_words[i].instead;
+        return NULL;
+}
+
 static int fail_unknown(const char *word, const char *name) {
         struct err err;
         struct suggestion near = { .word = word };
         for (size_t i = 0; i < SESSION_PARTS; i++)
                 suggestion_consider(&near, session_parts[i].name);
-        const char *best = suggestion_best(&near);
-        if (strcmp(word, "wake") == 0)
+        const char *best = suggestion_best(&near), *instead = find_other_word(word);
+        if (instead)
+                (void) err_set(&err, ERR_USAGE, "session: unknown verb \"%s\"; write: %s", word, instead);
+        else if (strcmp(word, "wake") == 0 || strcmp(word, "start") == 0 || strcmp(word, "unpause") == 0)
                 (void) err_set(&err, ERR_USAGE,
-                               "session: there is no verb \"wake\": the next call wakes a session, for example "
+                               "session: there is no verb \"%s\": the next call wakes a session, for example "
                                "glovebox exec %.60s -c pass",
-                               name ? name : "NAME");
+                               word, name ? name : "NAME");
         else if (best)
                 (void) err_set(&err, ERR_USAGE, "session: unknown verb \"%.60s\"; did you mean \"%s\"?", word, best);
         else

@@ -99,6 +99,9 @@ def place(tmp_path: Path) -> Iterator[Path]:
         (["-it"], "standard input and output are passed on always"),
         (["--rm"], "the box is removed at the end anyway"),
         (["-d"], "for a box that stays: glovebox exec NAME"),
+        (["-w", "/srv"], "--workspace DIR shows a directory there"),
+        (["--read-only"], "leave it out"),
+        (["-m", "512m"], "to limit the memory: --memory 512m"),
         (["-p", "80:80"], "takes no connections from outside"),
         (["--gpus", "all"], "unknown option --gpus; a box has no GPU"),
     ],
@@ -229,6 +232,26 @@ def test_unknown_verb_suggests_the_nearest() -> None:
     assert_refused(call("list"), USAGE, "glovebox session ls, or glovebox image list")
     assert_refused(call("rm"), USAGE, "glovebox session rm NAME, or glovebox image rm NAME")
     assert_refused(call("--frob"), USAGE, "unknown option --frob")
+    assert_refused(call("--json", "status"), USAGE, "options follow the verb; write: glovebox status --json")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["exec", "-it", "demo", "bash"], "glovebox repl NAME"),
+        (["ps", "-a"], "all sessions and runs are listed"),
+        (["ps", "-aq"], "-q lists the ids of all"),
+        (["serve", "-d"], "--background"),
+        (["session", "ls", "-q"], "--names"),
+        (["session", "stop", "demo"], "glovebox session hibernate NAME"),
+        (["session", "start", "demo"], "glovebox exec demo"),
+        (["session", "kill", "demo"], "glovebox kill NAME"),
+        (["image", "lst"], 'did you mean "list"?'),
+        (["image", "pull", "python"], "glovebox image import NAME -"),
+    ],
+)
+def test_words_of_docker_are_answered_with_ours(words: list[str], said: str) -> None:
+    assert_refused(call(*words), USAGE, said)
 
 
 def test_file_in_place_of_a_verb_is_explained(place: Path) -> None:
