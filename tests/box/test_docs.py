@@ -196,6 +196,8 @@ def test_recording_for_the_readme_is_made_of_what_the_commands_print() -> None:
     for command in (command.replace('\\"', '"') for command in commands):
         assert command in text, f"docs/demo.svg lacks {command}: run tools/record_demo.py"
     assert "raise --memory or process" in text
+    for shown in re.findall(r', \d+, "(.+)"\),$', scene, re.MULTILINE):
+        assert shown in text, f"docs/demo.svg lacks {shown}: run tools/record_demo.py"
 
 
 @pytest.mark.layer
