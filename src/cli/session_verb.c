@@ -99,7 +99,7 @@ int session_list_names(struct daemon_client *client, const char *key, bool awake
         return 0;
 }
 
-/* Every name is tried; the first that failed is the error. */
+/* Every name is tried, and each that failed is reported: the last of them is the error. */
 static int remove_named(struct daemon_client *client, const struct session_line *line, char **names, struct err *err) {
         int result = 0;
         for (; *names; names++) {
@@ -108,7 +108,9 @@ static int remove_named(struct daemon_client *client, const struct session_line 
                        *answer = NULL;
                 struct err why = { 0 };
                 int code = daemon_client_request(client, body, &answer, &why);
-                if (code < 0 && result == 0)
+                if (code < 0 && result < 0)
+                        (void) terminal_fail(err);
+                if (code < 0)
                         *err = why;
                 if (code == 0 && line->json)
                         code = json_print_answer(answer, err);
