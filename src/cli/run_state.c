@@ -340,7 +340,7 @@ int run_conclude(struct run *run, struct err *err) {
         struct verdict verdict;
         run_state_judge(run, &verdict);
         if (run->relay.end == RELAY_EXITED && run->workspace_source_fd < 0 && !run->request->quiet &&
-            !run_leftovers_describe(run->workspace_fd, verdict.warning))
+            !run_leftovers_describe(run->request, run->workspace_fd, verdict.warning))
                 *verdict.warning = '\0';
         int status = verdict.exit_code;
         if (run->request->json)
