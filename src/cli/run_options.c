@@ -1,5 +1,6 @@
 #include "cli/run_options.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -153,10 +154,11 @@ _Static_assert(ELEMENTS(rows) <= OPTION_ROWS_MAX, "the parser remembers what it 
 /* What does not exist is reported by the mount policy. */
 static int check_directory(const char *option, const char *path, const char *instead, struct err *err) {
         struct stat status;
-        if (!path || stat(path, &status) < 0 || S_ISDIR(status.st_mode))
+        bool is_there = path && stat(path, &status) == 0;
+        if (!path || (is_there && S_ISDIR(status.st_mode)) || (!is_there && errno != ENOTDIR))
                 return 0;
         const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-        if (!instead)
+        if (!instead || !is_there)
                 return err_set(err, ERR_USAGE, "--%s: %.400s is not a directory", option, path);
         return err_set(err, ERR_USAGE,
                        "--%s: %.400s is not a directory; to show a single file: --mount %.400s:%s%.200s", option, path,

@@ -33,6 +33,8 @@ def test_a_file_in_the_place_of_a_directory_is_refused_with_what_to_write_instea
     for option in ("--data", "--workspace"):
         done = glovebox("run", option, table, "-c", "1")
         assert done.returncode == 2 and f"{option}: {table} is not a directory" in done.stderr, done.stderr
+        done = glovebox("run", option, f"{table}/", "-c", "1")
+        assert done.returncode == 2 and done.stderr.endswith(f"{option}: {table}/ is not a directory\n"), done.stderr
     wrong = glovebox("run", "--data", table, "-c", "1")
     advice = wrong.stderr.strip().rpartition(": ")[2]
     assert advice == f"--mount {table}:/data/table.csv"
