@@ -247,10 +247,12 @@ def test_unknown_verb_suggests_the_nearest() -> None:
         (["session", "start", "demo"], "glovebox exec demo"),
         (["session", "kill", "demo"], "glovebox kill NAME"),
         (["image", "lst"], 'did you mean "list"?'),
+        (["session", "install", "demo", "-r", "all.txt"], "glovebox image build --requirements FILE"),
+        (["session", "install", "demo", "attrs", "--upgrade"], "'attrs>=23'"),
         (["image", "pull", "python"], "glovebox image import NAME -"),
     ],
 )
-def test_words_of_docker_are_answered_with_ours(words: list[str], said: str) -> None:
+def test_words_of_docker_and_pip_are_answered_with_ours(words: list[str], said: str) -> None:
     assert_refused(call(*words), USAGE, said)
 
 
