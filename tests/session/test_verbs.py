@@ -520,3 +520,11 @@ def test_a_directory_that_was_made_for_a_socket_goes_with_its_daemon(idle_gloveb
     assert directory.is_dir()
     good(idle_glovebox("stop", env=elsewhere))
     assert not directory.exists()
+
+
+@pytest.mark.parametrize("variable", ["/nonexistent/run", "/run/glovebox"])
+def test_a_runtime_directory_of_another_user_is_named(user_glovebox: Glovebox, variable: str) -> None:
+    """`su` without a dash keeps the variable of the caller."""
+    env = {"GLOVEBOX_DATA_DIR": "", "XDG_RUNTIME_DIR": variable}
+    done = user_glovebox("exec", "demo", "-c", "1", env=env)
+    assert done.returncode == NOT_STARTED and "XDG_RUNTIME_DIR" in done.stderr and "unset" in done.stderr, done.stderr
