@@ -29,7 +29,7 @@ PICTURE = REPOSITORY / "docs/demo.svg"
 # Each row: the command as typed, the exit status it must have, a text its output must contain.
 SCENE = [
     ("glovebox run -c 'print(6 * 7)'", 0, "42"),
-    ("glovebox run -l bash -c 'id -un; ls /home; curl -sS https://example.org'", 6, "sandbox"),
+    ("glovebox run -l bash -c 'id -un; ls /home; curl -sS https://example.org'", 6, "a box has no network"),
     ("glovebox run --memory 100m -c 'x = bytearray(10**9)'", 137, "memory limit 100 MiB reached"),
     ("glovebox exec demo -c 'import pandas as pd; df = pd.DataFrame({\"x\": [1, 2, 3]})'", 0, ""),
     ("glovebox exec demo -c 'df.assign(square=df.x ** 2)'", 0, "square"),

@@ -168,9 +168,22 @@ size_t runtime_dirs(char ret_paths[static RUNTIME_DIRS][RUNTIME_MAX]) {
         return n;
 }
 
+/* `su` keeps the variable of another user, and not every container has the directory. */
+static int fail_to_make_runtime_dir(const char *path, int reason, struct err *err) {
+        const char *runtime = data_dir_variable("XDG_RUNTIME_DIR");
+        bool is_theirs = runtime && strncmp(path, runtime, strlen(runtime)) == 0 &&
+                         (reason == ENOENT || reason == EACCES || reason == EROFS);
+        if (!is_theirs)
+                return err_sys(err, reason, "making %s", path);
+        return err_sys(err, reason,
+                       "$XDG_RUNTIME_DIR is no directory of this user (unset it, or choose another with "
+                       "--socket-dir): making %s",
+                       path);
+}
+
 int runtime_dir_make(const char *path, struct err *err) {
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
-                return err_sys(err, errno, "making %s", path);
+                return fail_to_make_runtime_dir(path, errno, err);
         _cleanup_fd_ int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         struct stat status;
         if (fd < 0 || fstat(fd, &status) < 0)

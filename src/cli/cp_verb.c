@@ -283,7 +283,7 @@ int verb_cp(int argc, char **argv) {
                                *from.session ? "cp does not copy from session to session"
                                              : "both are files of the host");
         else if ((code = socket_place_choose(&line.where, true, &place, &err)) == 0 &&
-                 (code = daemon_client_open(&place, 0, &client, &err)) == 0)
+                 (code = daemon_client_open(&place, DAEMON_START, &client, &err)) == 0)
                 code = *to.session ? copy_to_session(&client, &from, &to, &err)
                                    : copy_from_session(&client, &from, to.path, &err);
         return code < 0 ? terminal_fail(&err) : 0;

@@ -254,10 +254,8 @@ int exec_run(const struct session_options *options, const char *session, struct 
                 status = remote_run_leave(&remote);
         else if (status == DAEMON_CALL_ANSWERED)
                 status = report(request, &remote, result, err);
-        else if (remote.interrupted) { /* cancelled while it waited for another run */
-                (void) terminal_fail(err);
-                status = 128 + SIGINT;
-        }
+        else if (remote.interrupted) /* cancelled while it waited for another run */
+                status = terminal_fail_with(err, 128 + SIGINT);
         json_decref(result);
         json_decref(call.body);
         return status;

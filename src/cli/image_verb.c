@@ -16,6 +16,8 @@
 #include "base/units.h"
 #include "cli/docker_build_verb.h"
 #include "cli/package_list.h"
+#include "cli/ui/suggest.h"
+#include "cli/ui/terminal.h"
 #include "cli/verb.h"
 #include "image/bounds.h"
 #include "image/image.h"
@@ -410,6 +412,7 @@ static int take_option(struct request *request, const struct sub_verb *verb, int
         switch (option) {
         case OPTION_JSON:
                 request->json = true;
+                terminal_expect_json();
                 return 0;
         case OPTION_NAMES:
                 request->names = true;
@@ -490,6 +493,27 @@ static const struct sub_verb *find_sub_verb(const char *name) {
         return NULL;
 }
 
+static int fail_unknown(const char *name) {
+        struct err err;
+        struct suggestion near = { .word = name };
+        for (size_t i = 0; i < ELEMENTS(sub_verbs); i++)
+                suggestion_consider(&near, sub_verbs[i].name);
+        const char *best = suggestion_best(&near);
+        if (strcmp(name, "pull") == 0)
+                (void) err_set(&err, ERR_USAGE,
+                               "image: unknown verb \"pull\"; write: docker pull IMAGE, then docker save IMAGE | "
+                               "glovebox image import NAME -");
+        else if (best)
+                (void) err_set(&err, ERR_USAGE, "image: unknown verb \"%.60s\"; did you mean \"%s\"?", name, best);
+        else
+                (void) err_set(&err, ERR_USAGE, "image: %s%.60s%s", *name ? "unknown verb \"" : "say what to do", name,
+                               *name ? "\"" : "");
+        int status = terminal_fail(&err);
+        if (!best && strcmp(name, "pull") != 0)
+                print_usage(stderr);
+        return status;
+}
+
 static int run_sub_verb(const struct sub_verb *verb, int argc, char **argv) {
         struct err err = { 0 };
         struct request request = { .max_bytes = BOUND_BYTES_DEFAULT };
@@ -499,9 +523,8 @@ static int run_sub_verb(const struct sub_verb *verb, int argc, char **argv) {
                         return 0;
                 err_sys(&err, errno, "cannot write the output");
         }
-        fprintf(stderr, "glovebox: %s\n", err.message);
         int signal_number = interrupt_signal();
-        return signal_number ? 128 + signal_number : err_code_exit_status(err.code);
+        return terminal_fail_with(&err, signal_number ? 128 + signal_number : err_code_exit_status(err.code));
 }
 
 int verb_image(int argc, char **argv) {
@@ -514,10 +537,7 @@ int verb_image(int argc, char **argv) {
                 return docker_build_verb(argv + 2);
         const struct sub_verb *verb = find_sub_verb(name);
         if (!verb) {
-                fprintf(stderr, "glovebox: image: %s%s%s\n", *name ? "unknown verb \"" : "say what to do", name,
-                        *name ? "\"" : "");
-                print_usage(stderr);
-                return 2;
+                return fail_unknown(name);
         }
         for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
                 if (is_help(argv[i]))

@@ -44,6 +44,9 @@ static int dispatch(int argc, char **argv) {
                 if (strcmp(word, "-c") == 0 || strcmp(word, "-m") == 0)
                         (void) err_set(&err, ERR_USAGE, "%s needs a verb before it; write: glovebox run %s …", word,
                                        word);
+                else if (argc > 2 && verb_find(argv[2]))
+                        (void) err_set(&err, ERR_USAGE, "options follow the verb; write: glovebox %s %.60s …", argv[2],
+                                       word);
                 else
                         (void) err_set(&err, ERR_USAGE,
                                        "unknown option %.60s before a verb; \"glovebox --help\" lists the verbs", word);

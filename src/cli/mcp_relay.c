@@ -4,7 +4,8 @@
  * line, whole lines only. The relay decides nothing, but it remembers which requests have no answer yet, and which run
  * each of them waits for (the daemon says so). When the connection to the daemon ends, it waits for the next daemon, or
  * starts one, and opens the channel again: runs have gone on, so each is read again in the place of the call that
- * waited for it. When the client closes standard input, or is killed, the relay ends, and the daemon ends what the
+ * waited for it. When the client closes standard input and still reads, calls under way have a moment to be answered
+ * (`echo '{…}' | glovebox mcp`). Then, or when the client is killed, the relay ends, and the daemon ends what the
  * client left. */
 #include "cli/mcp_relay.h"
 
@@ -31,6 +32,7 @@ enum {
         LINE_MAX_BYTES = MCP_ANSWER_MAX + (64 << 10),
         PENDING_MAX = 1024,
         REOPEN_MS = 20 * 1000,
+        LINGER_MS = 1500,        /* after the end of the input; clients wait two seconds before they send signals */
         PATIENCE_MS = 3 * 1000, /* time for a service manager to restart the daemon; then the relay starts one */
 };
 
@@ -55,6 +57,7 @@ struct relay {
         struct pending *pending;
         size_t n_pending;
         struct line in, out;
+        uint64_t input_ended_ms; /* 0: it goes on */
         bool is_refused;
         struct err refusal;
 };
@@ -261,7 +264,7 @@ static int read_all_again(struct relay *relay) {
 static int is_wanted(const struct relay *relay) {
         struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
         (void) poll(&input, 1, 0);
-        if (input.revents & (POLLHUP | POLLERR | POLLNVAL) && !(input.revents & POLLIN))
+        if (relay->input_ended_ms || (input.revents & (POLLHUP | POLLERR | POLLNVAL) && !(input.revents & POLLIN)))
                 return -1;
         return relay->n_pending > 0 || input.revents & POLLIN;
 }
@@ -323,6 +326,24 @@ static int mcp_relay_take_messages(struct relay *relay) {
 
 /* ---- from the client ---- */
 
+/* A last line without a line feed is a message, too. As take_input. */
+static int end_input(struct relay *relay) {
+        bool is_message = relay->in.size > 0 && !relay->in.is_too_long;
+        if (is_message)
+                note_message(relay, relay->in.bytes, relay->in.size);
+        line_clear(&relay->in);
+        relay->input_ended_ms = loop_now_ms();
+        return is_message && send_data(relay, "\n", 1) < 0 ? 1 : 0;
+}
+
+/* Milliseconds to wait for answers after the end of the input; -1: it goes on, 0: no longer. */
+static int linger_ms(const struct relay *relay) {
+        if (!relay->input_ended_ms)
+                return -1;
+        uint64_t past_ms = loop_now_ms() - relay->input_ended_ms;
+        return relay->n_pending == 0 || past_ms >= LINGER_MS ? 0 : (int) (LINGER_MS - past_ms);
+}
+
 /* 0; 1: the daemon is gone; -errno: the input has ended. */
 static int take_input(struct relay *relay) {
         static char bytes[INPUT_STEP];
@@ -330,7 +351,7 @@ static int take_input(struct relay *relay) {
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
                 return 0;
         if (n <= 0)
-                return -EPIPE;
+                return n == 0 ? end_input(relay) : -EPIPE;
         for (size_t at = 0; at < (size_t) n;) {
                 const char *feed = memchr(bytes + at, '\n', (size_t) n - at);
                 size_t part = feed ? (size_t) (feed - bytes) - at : (size_t) n - at;
@@ -351,10 +372,14 @@ static int take_input(struct relay *relay) {
 /* As take_input. */
 static int mcp_relay_turn(struct relay *relay) {
         size_t queued = message_queue_size(&relay->client.queue);
-        struct pollfd fds[] = { { .fd = queued < QUEUE_FULL ? STDIN_FILENO : -1, .events = POLLIN },
+        int wait_ms = linger_ms(relay);
+        if (wait_ms == 0)
+                return -EPIPE;
+        bool reads = queued < QUEUE_FULL && !relay->input_ended_ms;
+        struct pollfd fds[] = { { .fd = reads ? STDIN_FILENO : -1, .events = POLLIN },
                                 { .fd = relay->client.fd, .events = POLLIN | (queued ? POLLOUT : 0) },
                                 { .fd = STDOUT_FILENO, .events = 0 } }; /* POLLERR: no reader */
-        if (poll(fds, 3, -1) < 0)
+        if (poll(fds, 3, wait_ms) < 0)
                 return errno == EINTR ? 0 : -errno;
         if (fds[2].revents & (POLLERR | POLLNVAL))
                 return -EPIPE;

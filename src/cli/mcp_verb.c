@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "cli/box_rows.h"
@@ -130,6 +131,14 @@ static char **server_arguments(char **args) {
         return list;
 }
 
+/* Typed by a person, who would otherwise see nothing. */
+static void explain_on_terminal(void) {
+        if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
+                (void) fprintf(stderr,
+                               "glovebox: this is an MCP server on standard input and output, which an agent's "
+                               "client starts; \"glovebox mcp --install CLIENT\" sets that up; Ctrl-D ends it\n");
+}
+
 static int run_line(struct line *line, const char *operand, char **arguments, struct err *err) {
         const struct mcp_install order = { .client = line->install ? line->install : line->uninstall,
                                            .arguments = arguments,
@@ -139,7 +148,10 @@ static int run_line(struct line *line, const char *operand, char **arguments, st
                 return err_set(err, ERR_USAGE, "mcp takes no operand; leave \"%.60s\" out", operand);
         if (line->install && line->uninstall)
                 return err_set(err, ERR_USAGE, "--install and --uninstall exclude each other");
-        return order.client ? mcp_install_run(&order, err) : mcp_serve(line, err);
+        if (order.client)
+                return mcp_install_run(&order, err);
+        explain_on_terminal();
+        return mcp_serve(line, err);
 }
 
 int verb_mcp(int argc, char **argv) {

@@ -42,7 +42,17 @@ static const struct option_row ps_rows[] = {
           .help = "print ids only, one per line" },
         SOCKET_ROWS(FIELD(where)),
 };
-const struct option_table ps_option_table = TABLE(ps_rows);
+/* Of docker ps. */
+static const struct option_habit ps_habits[] = {
+        { "a", "leave it out: all sessions and runs are listed" },
+        { "all", "leave it out: all sessions and runs are listed" },
+        { "aq", "-q lists the ids of all" },
+        { "qa", "-q lists the ids of all" },
+        { NULL, NULL },
+};
+const struct option_table ps_option_table = {
+        .rows = ps_rows, .n_rows = ELEMENTS(ps_rows), .operands_anywhere = true, .habits = ps_habits
+};
 
 static const struct option_row top_rows[] = {
         { .name = "interval",

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -14,13 +15,17 @@
 #include "cli/ui/inline_image.h"
 #include "cli/ui/json_print.h"
 #include "cli/ui/terminal.h"
+#include "cli/wait_note.h"
 
 enum { EXIT_TIMEOUT = 124, EXIT_MEMORY = 137, ARTIFACTS_SHOWN = 20 };
+
+/* A run that has waited this long behind another one says so on a terminal. */
+static const struct timeval wait_note_after = { .tv_sec = 1 };
 
 /* ---- signals ---- */
 
 /* Handlers and not a signalfd: a write to a terminal or pipe without a reader must be interruptible too. */
-static volatile sig_atomic_t n_signals, last_signal;
+static volatile sig_atomic_t n_signals, last_signal, alarm_rang;
 static sig_atomic_t n_handled;
 static int wake_pipe[2] = { -1, -1 };
 
@@ -32,10 +37,18 @@ static void note_signal(int number) {
         errno = saved;
 }
 
+static void note_alarm(int number) {
+        int saved = errno;
+        (void) number;
+        alarm_rang = 1;
+        (void) !write(wake_pipe[1], "", 1);
+        errno = saved;
+}
+
 static const int caught[] = { SIGINT, SIGTERM, SIGHUP };
 
 struct caught_signals {
-        struct sigaction before[ELEMENTS(caught)], pipe_before;
+        struct sigaction before[ELEMENTS(caught)], pipe_before, alarm_before;
 };
 
 static int catch_signals(struct caught_signals *ret_caught, struct err *err) {
@@ -51,6 +64,20 @@ static int catch_signals(struct caught_signals *ret_caught, struct err *err) {
                         (void) sigaction(caught[i], &handler, NULL);
         }
         return 0;
+}
+
+/* For a person only: a pipe gets what the run writes, and nothing else. */
+static void arm_wait_note(const struct remote_run *remote, struct caught_signals *ret_caught) {
+        const struct sigaction handler = { .sa_handler = note_alarm, .sa_flags = SA_RESTART };
+        alarm_rang = 0;
+        (void) sigaction(SIGALRM, &handler, &ret_caught->alarm_before);
+        if (remote->session && !remote->json && !remote->quiet && isatty(STDERR_FILENO))
+                (void) setitimer(ITIMER_REAL, &(const struct itimerval) { .it_value = wait_note_after }, NULL);
+}
+
+static void disarm_wait_note(const struct caught_signals *before) {
+        (void) setitimer(ITIMER_REAL, &(const struct itimerval) { 0 }, NULL);
+        (void) sigaction(SIGALRM, &before->alarm_before, NULL);
 }
 
 static void release_signals(const struct caught_signals *before) {
@@ -81,10 +108,14 @@ static int handle_signals(struct remote_run *remote) {
 }
 
 static int take_wake(void *context) {
+        struct remote_run *remote = context;
         char bytes[64];
         while (read(wake_pipe[0], bytes, sizeof(bytes)) > 0)
                 ;
-        return handle_signals(context);
+        if (alarm_rang && !remote->output_shown && n_signals == 0)
+                wait_note_print(remote->client->path, remote->run_id);
+        alarm_rang = 0;
+        return handle_signals(remote);
 }
 
 /* ---- while it runs ---- */
@@ -170,12 +201,14 @@ int remote_run_call(struct remote_run *remote, struct daemon_request *request, j
                 (void) json_object_set_new(request->body, "run_id", json_string(remote->run_id));
         if (catch_signals(&before, err) < 0)
                 return -1;
+        arm_wait_note(remote, &before);
         request->wake_fd = wake_pipe[0];
         request->calls = (struct daemon_calls) { .output = remote->json ? NULL : remote_run_take_output,
                                                  .event = remote->json ? NULL : remote_run_take_event,
                                                  .wake = take_wake,
                                                  .context = remote };
         code = daemon_client_call(remote->client, request, ret_result, err);
+        disarm_wait_note(&before);
         release_signals(&before);
         return code;
 }

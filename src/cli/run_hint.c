@@ -128,9 +128,12 @@ static void hint_at_sessions(const struct run_request *request) {
 }
 
 bool run_hint_is_about_network(const char *words, size_t size) {
-        static const char *const signs[] = { "Temporary failure in name resolution", "Could not resolve host",
-                                             "Name or service not known", "Network is unreachable",
-                                             "unable to resolve host address" };
+        static const char *const signs[] = { "Temporary failure in name resolution",
+                                             "Could not resolve host",
+                                             "Name or service not known",
+                                             "Network is unreachable",
+                                             "unable to resolve host address",
+                                             RUN_HINT_PROXY "403" };
         for (size_t i = 0; i < ELEMENTS(signs); i++)
                 if (memmem(words, size, signs[i], strlen(signs[i])))
                         return true;
@@ -142,6 +145,18 @@ static void hint_at_network(const struct run_request *request) {
                 (void) fprintf(stderr,
                                "glovebox: a box has no network; --allow-host HOST lets it reach that host, by HTTP and "
                                "HTTPS\n");
+}
+
+/* curl shows the status of the proxy's refusal and not its reason. */
+static void hint_at_proxy(const struct run_request *request, const char *words) {
+        if (request->quiet)
+                return;
+        if (strstr(words, RUN_HINT_PROXY "403"))
+                (void) fprintf(stderr, "glovebox: the proxy refused a host that no --allow-host names, perhaps after a "
+                                       "redirection; \"curl -v\" shows which\n");
+        else
+                (void) fprintf(stderr, "glovebox: --allow-host allows the host, and the proxy could not reach it; "
+                                       "\"curl -v\" shows why\n");
 }
 
 /* A file that was to be read. */
@@ -206,6 +221,8 @@ void run_hint_print(const struct run_request *request, const char *last_words, s
                 hint_at_module(request, name);
         else if (request->language == RUN_PYTHON && is_cell(request, words))
                 hint_at_sessions(request);
+        else if (strstr(words, RUN_HINT_PROXY))
+                hint_at_proxy(request, words);
         else if (run_hint_is_about_network(words, strlen(words)))
                 hint_at_network(request);
         else if (find_name(words, "No such file or directory: '", name))

@@ -10,6 +10,9 @@
 /* A part of the message with which pip refuses to install into the image (PEP 668). */
 #define RUN_HINT_PIP_REFUSAL "externally-managed-environment"
 
+/* The same of curl whose request the proxy of the box refused; the status follows. */
+#define RUN_HINT_PROXY "CONNECT tunnel failed, response "
+
 /* True if a program's messages say that it could not reach another host. */
 bool run_hint_is_about_network(const char *words, size_t size);
 

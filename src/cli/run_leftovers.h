@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "cli/run_request.h"
+
 enum { RUN_LEFTOVERS_TEXT_MAX = 500 };
 
 /* Names that do not count: caches of libraries, and artifacts/, which is kept. */
@@ -11,4 +13,5 @@ bool run_leftovers_passes_over(const char *name);
 
 /* One sentence that names the first of them and what keeps them. False: nothing was left. The names are those that the
  * code in the box chose: bounded, and without control characters. */
-bool run_leftovers_describe(int workspace_fd, char ret_text[static RUN_LEFTOVERS_TEXT_MAX]);
+bool run_leftovers_describe(const struct run_request *request, int workspace_fd,
+                            char ret_text[static RUN_LEFTOVERS_TEXT_MAX]);

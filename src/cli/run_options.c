@@ -1,8 +1,11 @@
 #include "cli/run_options.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "cli/box_rows.h"
 
 #define FIELD(field) offsetof(struct run_options, field)
@@ -112,6 +115,9 @@ static const struct option_row rows[] = {
 /* Of docker run. */
 #define TERMINAL_HABIT "standard input and output are passed on always; for lines typed one by one: glovebox repl NAME"
 #define PUBLISH_HABIT "a box takes no connections from outside"
+#define WORKDIR_HABIT "a run starts in /workspace: --workspace DIR shows a directory there"
+#define USER_HABIT "a box has one user, without privileges; in a session: glovebox session new NAME --users"
+#define PRIVILEGE_HABIT "leave it out: a box never has privileges"
 #define DETACH_HABIT "for a box that stays: glovebox exec NAME"
 static const struct option_habit habits[] = {
         { "it", TERMINAL_HABIT },
@@ -128,12 +134,36 @@ static const struct option_habit habits[] = {
         { "publish", PUBLISH_HABIT },
         { "volume", "to mount a directory: --mount HOST-DIRECTORY:DIRECTORY" },
         { "gpus", "a box has no GPU" },
+        { "w", WORKDIR_HABIT },
+        { "workdir", WORKDIR_HABIT },
+        { "u", USER_HABIT },
+        { "user", USER_HABIT },
+        { "read-only", "leave it out: of the host, a box writes only to --workspace and to --mount …:rw" },
+        { "cap-drop", PRIVILEGE_HABIT },
+        { "cap-add", PRIVILEGE_HABIT },
+        { "privileged", PRIVILEGE_HABIT },
+        { "security-opt", PRIVILEGE_HABIT },
+        { "entrypoint", "to run a command: -- COMMAND" },
         { NULL, NULL },
 };
 
 const struct option_table run_option_table = { .rows = rows, .n_rows = ELEMENTS(rows), .habits = habits };
 
 _Static_assert(ELEMENTS(rows) <= OPTION_ROWS_MAX, "the parser remembers what it has seen in one word");
+
+/* What does not exist is reported by the mount policy. */
+static int check_directory(const char *option, const char *path, const char *instead, struct err *err) {
+        struct stat status;
+        bool is_there = path && stat(path, &status) == 0;
+        if (!path || (is_there && S_ISDIR(status.st_mode)) || (!is_there && errno != ENOTDIR))
+                return 0;
+        const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+        if (!instead || !is_there)
+                return err_set(err, ERR_USAGE, "--%s: %.400s is not a directory", option, path);
+        return err_set(err, ERR_USAGE,
+                       "--%s: %.400s is not a directory; to show a single file: --mount %.400s:%s%.200s", option, path,
+                       path, instead, name);
+}
 
 int run_options_check(const struct run_options *options, struct err *err) {
         const struct run_request *request = &options->request;
@@ -145,6 +175,11 @@ int run_options_check(const struct run_options *options, struct err *err) {
                                "out, or --network full");
         if (options->code_text && options->module)
                 return err_set(err, ERR_USAGE, "-c gives code and -m names a module; give one of them");
+        uint64_t bytes;
+        if (options->module && strchr("0123456789", *options->module) &&
+            units_parse_bytes("-m", options->module, 0, UINT64_MAX, &bytes, NULL) == 0)
+                return err_set(err, ERR_USAGE, "-m names a Python module; to limit the memory: --memory %.20s",
+                               options->module);
         if (options->warm && options->no_daemon)
                 return err_set(err, ERR_USAGE, "--warm and --no-daemon contradict each other; give one of them");
         for (size_t i = 0; i < request->n_mounts; i++) {
@@ -154,5 +189,7 @@ int run_options_check(const struct run_options *options, struct err *err) {
                         return err_set(err, ERR_USAGE, "--mount and --%s have the same destination; give one of them",
                                        destination + 1);
         }
-        return 0;
+        if (check_directory("data", request->data, "/data/", err) < 0)
+                return -1;
+        return check_directory("workspace", request->workspace, NULL, err);
 }

@@ -172,6 +172,12 @@ static void judge_memory(const struct run *run, struct verdict *verdict) {
                           run->usage.memory_peak_bytes);
 }
 
+/* A program beside the caller, which the box does not show. */
+static bool is_hidden_file(const struct run_request *request, const char *what) {
+        return request->language == RUN_COMMAND && !request->workspace && strncmp(what, "./", 2) == 0 &&
+               access(what, F_OK) == 0;
+}
+
 static void judge_not_started(const struct run *run, struct verdict *verdict) {
         const struct relay *relay = &run->relay;
         int code = relay->outcome.failed_errno;
@@ -186,6 +192,11 @@ static void judge_not_started(const struct run *run, struct verdict *verdict) {
         verdict->error.name = missing ? "command_not_found" : "cannot_run";
         (void) snprintf(verdict->message, sizeof(verdict->message), "cannot run \"%.200s\": %s%s", what,
                         missing ? "there is no such command in image " : strerror(code), missing ? request->image : "");
+        if (missing && is_hidden_file(request, what))
+                (void) snprintf(verdict->message, sizeof(verdict->message),
+                                "cannot run \"%.200s\": it is in this directory, which the box does not show; write "
+                                "glovebox run %.200s, or add --workspace . to show it, writable, as /workspace",
+                                what, what + 2);
 }
 
 static int exit_code_of(int wait_status) {
@@ -329,7 +340,7 @@ int run_conclude(struct run *run, struct err *err) {
         struct verdict verdict;
         run_state_judge(run, &verdict);
         if (run->relay.end == RELAY_EXITED && run->workspace_source_fd < 0 && !run->request->quiet &&
-            !run_leftovers_describe(run->workspace_fd, verdict.warning))
+            !run_leftovers_describe(run->request, run->workspace_fd, verdict.warning))
                 *verdict.warning = '\0';
         int status = verdict.exit_code;
         if (run->request->json)

@@ -382,7 +382,16 @@ static const struct option_row rows[] = {
           .group = "Output",
           .help = "log every request; $DEBUG set to 1 does the same" },
 };
-const struct option_table serve_option_table = { .rows = rows, .n_rows = ELEMENTS(rows), .operands_anywhere = true };
+/* Of other servers. */
+static const struct option_habit habits[] = {
+        { "d", "to run it in the background: --background" },
+        { "detach", "to run it in the background: --background" },
+        { "daemon", "to run it in the background: --background" },
+        { NULL, NULL },
+};
+const struct option_table serve_option_table = {
+        .rows = rows, .n_rows = ELEMENTS(rows), .operands_anywhere = true, .habits = habits
+};
 
 /* ---- in the foreground ---- */
 

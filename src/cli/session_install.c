@@ -1,9 +1,11 @@
 /* `glovebox session install`. */
+#include <signal.h>
 #include <stdio.h>
 
 #include "base/memory.h"
 #include "cli/remote_run.h"
 #include "cli/session_action.h"
+#include "cli/ui/terminal.h"
 
 static void print_installed(const json_t *result) {
         const json_t *installed = json_object_get(result, "installed");
@@ -23,6 +25,14 @@ static int check_exists(struct daemon_client *client, const char *name, struct e
         int code = daemon_client_ask(client, "session.show", name, &answer, err);
         json_decref(answer);
         return code;
+}
+
+static int fail_interrupted(const char *session, int signal_number, struct err *err) {
+        if (signal_number == SIGPIPE)
+                return 128 + signal_number;
+        (void) err_set(err, ERR_GONE, "the install was interrupted; the packages of session %.200s are as they were",
+                       session);
+        return terminal_fail_with(err, 128 + signal_number);
 }
 
 /* Hanging up, by Ctrl-C for instance, ends the install; the packages are then as they were. */
@@ -45,7 +55,7 @@ int session_action_install(struct daemon_client *client, const struct session_li
         if (code == 0)
                 code = remote_run_call(&remote, &request, &result, err);
         if (code == DAEMON_CALL_LEFT)
-                code = remote_run_leave(&remote);
+                code = fail_interrupted(names[0], remote.end_signal, err);
         else if (code == DAEMON_CALL_ANSWERED) {
                 code = remote_run_report(&remote, result, err);
                 if (!line->json)

@@ -147,8 +147,28 @@ static const struct option_row set_rows[] = {
         SOCKET_ROWS(FIELD(where)),
 };
 
+static const struct option_habit ls_habits[] = {
+        { "a", "leave it out: all sessions are listed" },
+        { "all", "leave it out: all sessions are listed" },
+        { "q", "to print names only: --names" },
+        { "quiet", "to print names only: --names" },
+        { NULL, NULL },
+};
+
+/* Of pip. */
+#define REQUIREMENTS_HABIT                                                                                             \
+        "name the packages here; a file of requirements is for all boxes: glovebox image build --requirements FILE"
+#define UPGRADE_HABIT "name the version that you want, for example 'attrs>=23'"
+static const struct option_habit install_habits[] = {
+        { "r", REQUIREMENTS_HABIT }, { "requirement", REQUIREMENTS_HABIT }, { "requirements", REQUIREMENTS_HABIT },
+        { "U", UPGRADE_HABIT },      { "upgrade", UPGRADE_HABIT },          { NULL, NULL },
+};
+
 const struct verb_part session_parts[SESSION_PARTS] = {
-        { .name = "ls", .operands = "", .summary = "list the sessions", .options = TABLE(ls_rows) },
+        { .name = "ls",
+          .operands = "",
+          .summary = "list the sessions",
+          .options = { .rows = ls_rows, .n_rows = ELEMENTS(ls_rows), .operands_anywhere = true, .habits = ls_habits } },
         { .name = "show",
           .operands = "NAME",
           .summary = "show a session, its limits, isolation and last runs",
@@ -187,7 +207,10 @@ const struct verb_part session_parts[SESSION_PARTS] = {
         { .name = "install",
           .operands = "NAME PACKAGE...",
           .summary = "install Python packages into one session, from the index of the host's pip",
-          .options = TABLE(install_rows),
+          .options = { .rows = install_rows,
+                       .n_rows = ELEMENTS(install_rows),
+                       .operands_anywhere = true,
+                       .habits = install_habits },
           .completion = COMPLETE_SESSIONS },
         { .name = "set",
           .operands = "NAME",

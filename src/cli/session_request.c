@@ -88,7 +88,19 @@ static const struct option_row exec_rows[] = {
           .help = "print only the program's output, its value, and errors" },
         SOCKET_ROWS(FIELD(run.where)),
 };
-const struct option_table exec_option_table = { .rows = exec_rows, .n_rows = ELEMENTS(exec_rows), .n_leading = 1 };
+
+/* Of docker exec. */
+#define TERMINAL_HABIT "standard input and output are passed on always; for lines typed one by one: glovebox repl NAME"
+#define WORKDIR_HABIT "a session is in /workspace; for a command: -- sh -c 'cd DIR && COMMAND'"
+static const struct option_habit exec_habits[] = {
+        { "it", TERMINAL_HABIT },     { "ti", TERMINAL_HABIT },
+        { "i", TERMINAL_HABIT },      { "interactive", TERMINAL_HABIT },
+        { "tty", TERMINAL_HABIT },    { "w", WORKDIR_HABIT },
+        { "workdir", WORKDIR_HABIT }, { NULL, NULL },
+};
+const struct option_table exec_option_table = {
+        .rows = exec_rows, .n_rows = ELEMENTS(exec_rows), .n_leading = 1, .habits = exec_habits
+};
 
 static const struct option_row repl_rows[] = {
         CREATION_ROWS,

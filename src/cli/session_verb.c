@@ -99,7 +99,7 @@ int session_list_names(struct daemon_client *client, const char *key, bool awake
         return 0;
 }
 
-/* Every name is tried; the first that failed is the error. */
+/* Every name is tried, and each that failed is reported: the last of them is the error. */
 static int remove_named(struct daemon_client *client, const struct session_line *line, char **names, struct err *err) {
         int result = 0;
         for (; *names; names++) {
@@ -108,7 +108,9 @@ static int remove_named(struct daemon_client *client, const struct session_line 
                        *answer = NULL;
                 struct err why = { 0 };
                 int code = daemon_client_request(client, body, &answer, &why);
-                if (code < 0 && result == 0)
+                if (code < 0 && result < 0)
+                        (void) terminal_fail(err);
+                if (code < 0)
                         *err = why;
                 if (code == 0 && line->json)
                         code = json_print_answer(answer, err);
@@ -216,21 +218,24 @@ static int do_set(struct daemon_client *client, const struct session_line *line,
 /* ---- the words ---- */
 
 /* In the order of session_parts. `new` has options of its own. */
+/* What changes a session that stays starts a daemon, as `exec` does. What only looks at sessions, or at what runs,
+ * starts none: without a daemon nothing runs. */
 static const struct {
         int (*run)(struct daemon_client *client, const struct session_line *line, char **names, struct err *err);
         size_t min_names, max_names;
+        unsigned open_flags;
 } actions[SESSION_PARTS] = {
-        { do_ls, 0, 0 },
-        { do_show, 1, 1 },
-        { NULL, 1, 1 },
-        { do_rm, 0, SIZE_MAX },
-        { do_interrupt, 1, 1 },
-        { do_restart, 1, 1 },
-        { session_action_hibernate, 0, 1 },
-        { do_log, 1, 1 },
-        { session_action_install, 2, SIZE_MAX },
-        { do_set, 1, 1 },
-        { session_action_move, 1, 1 },
+        { do_ls, 0, 0, 0 },
+        { do_show, 1, 1, 0 },
+        { NULL, 1, 1, 0 },
+        { do_rm, 0, SIZE_MAX, DAEMON_START },
+        { do_interrupt, 1, 1, 0 },
+        { do_restart, 1, 1, 0 },
+        { session_action_hibernate, 0, 1, 0 },
+        { do_log, 1, 1, 0 },
+        { session_action_install, 2, SIZE_MAX, DAEMON_START },
+        { do_set, 1, 1, DAEMON_START },
+        { session_action_move, 1, 1, DAEMON_START },
 };
 
 static int check_names(size_t part, char **names, struct err *err) {
@@ -240,6 +245,11 @@ static int check_names(size_t part, char **names, struct err *err) {
         const char *name = session_parts[part].name;
         if (count == 1 && actions[part].min_names == 2)
                 return err_set(err, ERR_USAGE, "session %s needs a package as well, for example \"humanize\"", name);
+        if (count < actions[part].min_names && !actions[part].run)
+                return err_set(err, ERR_USAGE,
+                               "session %s needs a name for the session, for example: glovebox session "
+                               "%s demo",
+                               name, name);
         if (count < actions[part].min_names)
                 return err_set(err, ERR_USAGE, "session %s needs a session's name; \"glovebox session ls\" lists them",
                                name);
@@ -273,9 +283,32 @@ static int run_part(size_t part, char **args, struct err *err) {
                 return 0;
         }
         if (check_names(part, rest.operands, err) < 0 || socket_place_choose(&line.where, true, &place, err) < 0 ||
-            daemon_client_open(&place, 0, &client, err) < 0)
+            daemon_client_open(&place, actions[part].open_flags, &client, err) < 0)
                 return -1;
         return actions[part].run(&client, &line, rest.operands, err);
+}
+
+/* Words of other tools, and verbs that stand elsewhere. */
+static const struct {
+        const char *typed, *instead;
+} other_words[] = {
+        { "attach", "glovebox repl NAME" },
+        { "cp", "glovebox cp FILE NAME:" },
+        { "exec", "glovebox exec NAME" },
+        { "kill", "glovebox kill NAME, to end its run, or glovebox session rm NAME" },
+        { "pause", "glovebox session hibernate NAME" },
+        { "ps", "glovebox ps" },
+        { "repl", "glovebox repl NAME" },
+        { "run", "glovebox exec NAME" },
+        { "stop", "glovebox session hibernate NAME, to keep its variables on disk, or glovebox session rm NAME" },
+        { "top", "glovebox top" },
+};
+
+static const char *find_other_word(const char *word) {
+        for (size_t i = 0; i < ELEMENTS(other_words); i++)
+                if (strcmp(other_words[i].typed, word) == 0)
+                        return other_words[i].instead;
+        return NULL;
 }
 
 static int fail_unknown(const char *word, const char *name) {
@@ -283,12 +316,14 @@ static int fail_unknown(const char *word, const char *name) {
         struct suggestion near = { .word = word };
         for (size_t i = 0; i < SESSION_PARTS; i++)
                 suggestion_consider(&near, session_parts[i].name);
-        const char *best = suggestion_best(&near);
-        if (strcmp(word, "wake") == 0)
+        const char *best = suggestion_best(&near), *instead = find_other_word(word);
+        if (instead)
+                (void) err_set(&err, ERR_USAGE, "session: unknown verb \"%s\"; write: %s", word, instead);
+        else if (strcmp(word, "wake") == 0 || strcmp(word, "start") == 0 || strcmp(word, "unpause") == 0)
                 (void) err_set(&err, ERR_USAGE,
-                               "session: there is no verb \"wake\": the next call wakes a session, for example "
+                               "session: there is no verb \"%s\": the next call wakes a session, for example "
                                "glovebox exec %.60s -c pass",
-                               name ? name : "NAME");
+                               word, name ? name : "NAME");
         else if (best)
                 (void) err_set(&err, ERR_USAGE, "session: unknown verb \"%.60s\"; did you mean \"%s\"?", word, best);
         else

@@ -54,6 +54,13 @@ static int status_read_line(const char *verb, char **args, const struct option_t
                 verb_print_help(stdout, verb_find(verb));
                 return LINE_HELP;
         }
+        if (rest.operands[0] && strcmp(verb, "stop") == 0)
+                return err_set(
+                        err, ERR_USAGE,
+                        "stop ends the daemon and takes no name; to end the run of a session: glovebox kill %.60s; "
+                        "to put the session to sleep: glovebox session hibernate %.60s; to delete it: glovebox "
+                        "session rm %.60s",
+                        rest.operands[0], rest.operands[0], rest.operands[0]);
         if (rest.operands[0])
                 return err_set(err, ERR_USAGE, "%s takes no operand; leave \"%.60s\" out", verb, rest.operands[0]);
         return socket_place_choose(&line->where, true, place, err) < 0 ? -1 : LINE_READ;

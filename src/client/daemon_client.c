@@ -54,6 +54,11 @@ static int explain_connect(const char *path, int code, struct err *err) {
                         "the daemon at %s belongs to user %u; become that user, or start your own with: glovebox "
                         "serve --background",
                         path, (unsigned) status.st_uid);
+        if (code == EACCES || code == EPERM)
+                return err_set(err, ERR_PERMISSION,
+                               "the directory of the socket %s is closed to this user; unset XDG_RUNTIME_DIR or "
+                               "GLOVEBOX_DATA_DIR if one of them names it, or choose another path with --socket",
+                               path);
         return err_sys(err, code, "connecting to the daemon at %s", path);
 }
 

@@ -74,7 +74,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
         (["--memry", "1g"], "unknown option --memry; did you mean --memory?"),
         (["--nothing-like-it"], "--help lists the options"),
         (["--memory"], "needs a value"),
-        (["--workspace", "--json"], "needs a value, but --json follows"),
+        (["--workspace", "--quiet"], "needs a value, but --quiet follows"),
         (["--memory", "0"], "out of range"),
         (["--memory", "-1"], "is not a size"),
         (["--memory", "99e99"], "is not a size"),
@@ -99,6 +99,9 @@ def place(tmp_path: Path) -> Iterator[Path]:
         (["-it"], "standard input and output are passed on always"),
         (["--rm"], "the box is removed at the end anyway"),
         (["-d"], "for a box that stays: glovebox exec NAME"),
+        (["-w", "/srv"], "--workspace DIR shows a directory there"),
+        (["--read-only"], "leave it out"),
+        (["-m", "512m"], "to limit the memory: --memory 512m"),
         (["-p", "80:80"], "takes no connections from outside"),
         (["--gpus", "all"], "unknown option --gpus; a box has no GPU"),
     ],
@@ -188,6 +191,31 @@ def test_malformed_variable_is_named() -> None:
         assert_refused(result, USAGE, f"GLOVEBOX_{variable}", "12x")
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "name"),
+    [
+        (["run", "--json", "nofile.py"], USAGE, "usage"),
+        (["run", "--json", "--memory", "x", "-c", "1"], USAGE, "usage"),
+        (["run", "--memory", "x", "--json", "-c", "1"], USAGE, "usage"),
+        (["run", "--json", "--image", "nope", "-c", "1"], NOT_STARTED, "not_found"),
+        (["image", "show", "--json", "nope"], NOT_STARTED, "not_found"),
+        (["session", "show", "nope", "--json", "--socket", "/nowhere.sock"], NOT_STARTED, "not_found"),
+    ],
+)
+def test_json_is_one_object_too_if_nothing_was_run(words: list[str], status: int, name: str) -> None:
+    done = call(*words)
+    answer = json.loads(done.stdout)
+    error = answer["error"]
+    assert (done.returncode, answer["exit_code"], answer["status"], error["name"]) == (status, status, "error", name)
+    assert done.stderr == f"glovebox: {error['value']}\n"
+
+
+def test_json_of_the_programs_own_words_changes_no_message() -> None:
+    for words in (["run", "nofile.py", "--json"], ["run", "--memory", "x", "--", "echo", "--json"]):
+        done = call(*words)
+        assert done.returncode == USAGE and done.stdout == ""
+
+
 def test_control_characters_in_messages_are_harmless() -> None:
     result = call("run", "--\x1b[31mred\n")
     assert_refused(result, USAGE, "?[31mred?")
@@ -198,7 +226,34 @@ def test_unknown_verb_suggests_the_nearest() -> None:
     assert_refused(call("zzzzzz"), USAGE, "lists the verbs")
     assert_refused(call("daemon"), USAGE, "glovebox serve --background")
     assert_refused(call("help", "imgae"), USAGE, 'did you mean "image"?')
+    assert_refused(call("help", "nope"), USAGE, "lists the verbs")
+    assert_refused(call("exce"), USAGE, 'did you mean "exec"?')
+    assert_refused(call("pull", "python:3.12"), USAGE, "docker save IMAGE | glovebox image import NAME -")
+    assert_refused(call("list"), USAGE, "glovebox session ls, or glovebox image list")
+    assert_refused(call("rm"), USAGE, "glovebox session rm NAME, or glovebox image rm NAME")
     assert_refused(call("--frob"), USAGE, "unknown option --frob")
+    assert_refused(call("--json", "status"), USAGE, "options follow the verb; write: glovebox status --json")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["exec", "-it", "demo", "bash"], "glovebox repl NAME"),
+        (["ps", "-a"], "all sessions and runs are listed"),
+        (["ps", "-aq"], "-q lists the ids of all"),
+        (["serve", "-d"], "--background"),
+        (["session", "ls", "-q"], "--names"),
+        (["session", "stop", "demo"], "glovebox session hibernate NAME"),
+        (["session", "start", "demo"], "glovebox exec demo"),
+        (["session", "kill", "demo"], "glovebox kill NAME"),
+        (["image", "lst"], 'did you mean "list"?'),
+        (["session", "install", "demo", "-r", "all.txt"], "glovebox image build --requirements FILE"),
+        (["session", "install", "demo", "attrs", "--upgrade"], "'attrs>=23'"),
+        (["image", "pull", "python"], "glovebox image import NAME -"),
+    ],
+)
+def test_words_of_docker_and_pip_are_answered_with_ours(words: list[str], said: str) -> None:
+    assert_refused(call(*words), USAGE, said)
 
 
 def test_file_in_place_of_a_verb_is_explained(place: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 import re
 import shutil
@@ -196,6 +197,8 @@ def test_recording_for_the_readme_is_made_of_what_the_commands_print() -> None:
     for command in (command.replace('\\"', '"') for command in commands):
         assert command in text, f"docs/demo.svg lacks {command}: run tools/record_demo.py"
     assert "raise --memory or process" in text
+    for shown in re.findall(r', \d+, "(.+)"\),$', scene, re.MULTILINE):
+        assert shown in text, f"docs/demo.svg lacks {shown}: run tools/record_demo.py"
 
 
 @pytest.mark.layer
@@ -218,3 +221,12 @@ def test_the_demonstration_runs_and_leaves_nothing(layer_glovebox: Glovebox) -> 
     assert figure.read_bytes().startswith(b"\x89PNG"), "it can be looked at"
     assert list(temporary.iterdir()) == []
     assert left_behind(layer_glovebox, before) == {}
+
+
+def test_commands_in_the_translations_exist(glovebox: Glovebox) -> None:
+    tables = json.loads(glovebox("help", "--tables").stdout)
+    verbs = {verb["name"]: {part["name"] for part in verb.get("verbs") or []} for verb in tables["verbs"]}
+    commands = re.findall(r"`glovebox ([^`]+)`", (REPOSITORY / "docs/COMING-FROM.md").read_text())
+    assert len(commands) > 15
+    for words in (command.split() for command in commands):
+        assert words[0] in verbs and (not verbs[words[0]] or words[1] in verbs[words[0]]), words

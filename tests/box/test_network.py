@@ -204,3 +204,14 @@ def test_the_proxy_has_no_privileges_and_ends_with_the_run(glovebox: Glovebox, w
 def test_malformed_rules_are_refused_with_a_hint(root_glovebox: Glovebox, words: list[str], says: str) -> None:
     done = root_glovebox("run", *words, "-c", "0")
     assert done.returncode == 2 and says in done.stderr and "network.allow" not in done.stderr, done
+
+
+def test_a_refusal_of_which_curl_shows_only_the_status_is_explained(glovebox: Glovebox) -> None:
+    ask = ("-l", "bash", "-c", "curl -sS https://other.example.net")
+    done = glovebox("run", "--allow-host", "example.org", *ask)
+    assert done.returncode == 56 and "the proxy refused a host that no --allow-host names" in done.stderr, done.stderr
+    assert "glovebox" not in glovebox("run", "--quiet", "--allow-host", "example.org", *ask).stderr
+    unreachable = glovebox(
+        "run", "--allow-host", "nothing.invalid", "-l", "bash", "-c", "curl -sS https://nothing.invalid"
+    )
+    assert "the proxy could not reach it" in unreachable.stderr, unreachable.stderr

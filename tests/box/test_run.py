@@ -169,3 +169,15 @@ def test_python_without_a_number_is_there_too(glovebox: Glovebox) -> None:
     done = glovebox("run", "-l", "bash", "-c", "python -c 'import sys; print(sys.executable)' && python --version")
     assert done.returncode == 0, done.stderr
     assert "Python 3." in done.stdout
+
+
+def test_a_program_of_this_directory_that_the_box_does_not_show_is_explained(glovebox: Glovebox) -> None:
+    here = glovebox.place.make("here")
+    (here / "hello.sh").write_text("#!/bin/sh\necho hello\n")
+    (here / "hello.sh").chmod(0o755)
+    hidden = glovebox("run", "--", "./hello.sh", cwd=here)
+    assert hidden.returncode == 127 and "glovebox run hello.sh, or add --workspace ." in hidden.stderr, hidden.stderr
+    assert glovebox("run", "hello.sh", cwd=here).stdout == "hello\n"
+    assert glovebox("run", "--workspace", ".", "--", "./hello.sh", cwd=here).stdout == "hello\n"
+    absent = glovebox("run", "--", "./nothing.sh", cwd=here)
+    assert absent.returncode == 127 and "there is no such command in image host" in absent.stderr

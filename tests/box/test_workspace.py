@@ -27,6 +27,21 @@ def test_files_belong_to_the_owner_of_the_workspace(glovebox: Glovebox) -> None:
         assert (status.st_uid, status.st_gid) == (workspace.stat().st_uid, workspace.stat().st_gid), path
 
 
+def test_a_file_in_the_place_of_a_directory_is_refused_with_what_to_write_instead(glovebox: Glovebox) -> None:
+    table = glovebox.place.make("files") / "table.csv"
+    table.write_text("a,b\n")
+    for option in ("--data", "--workspace"):
+        done = glovebox("run", option, table, "-c", "1")
+        assert done.returncode == 2 and f"{option}: {table} is not a directory" in done.stderr, done.stderr
+        done = glovebox("run", option, f"{table}/", "-c", "1")
+        assert done.returncode == 2 and done.stderr.endswith(f"{option}: {table}/ is not a directory\n"), done.stderr
+    wrong = glovebox("run", "--data", table, "-c", "1")
+    advice = wrong.stderr.strip().rpartition(": ")[2]
+    assert advice == f"--mount {table}:/data/table.csv"
+    done = glovebox("run", *advice.split(), "-c", "print(open('/data/table.csv').read(), end='')")
+    assert done.stdout == "a,b\n", done.stderr
+
+
 @pytest.mark.vm
 def test_root_writes_as_the_owner_of_another_users_workspace(root_glovebox: Glovebox) -> None:
     workspace = root_glovebox.place.make("workspace")

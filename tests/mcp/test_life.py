@@ -16,6 +16,7 @@ import pytest
 from support.daemon import wait_for
 from support.glovebox import Glovebox
 from support.mcp import LEGACY, MODERN, HttpPeer, Peer, StdioPeer, run_id_of
+from support.screen import Screen
 from support.service import Service
 
 SLEEP = "import time\nprint('begun', flush=True)\nfor i in range(600): time.sleep(0.1)\nprint('ended')"
@@ -114,6 +115,33 @@ def test_client_that_leaves_or_is_killed_leaves_nothing_behind(service: Service)
             lambda: {one["name"] for one in service.daemon.client().request("session.list")["sessions"]} == before,
         )
         peer.process.wait(30)
+
+
+def test_calls_that_are_piped_in_are_answered_before_the_server_ends(service: Service) -> None:
+    params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    call = {"name": "run_python", "arguments": {"code": "6 * 7"}}
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+    ]
+    for last in ("\n", ""):  # printf without a line feed is a habit, too
+        peer = StdioPeer(service.daemon)
+        assert peer.process.stdin
+        peer.process.stdin.write("\n".join(map(json.dumps, messages)) + last)
+        peer.process.stdin.flush()
+        peer.process.stdin.close()
+        assert peer.wait(2)["result"]["content"][0]["text"] == "42"
+        assert peer.process.wait(30) == 0
+
+
+def test_a_person_who_starts_the_server_is_told_what_it_is(root_glovebox: Glovebox) -> None:
+    screen = Screen(root_glovebox, "mcp")
+    screen.expect(b'"glovebox mcp --install CLIENT" sets that up; Ctrl-D ends it')
+    screen.type(b"\x04")
+    assert screen.process.wait(30) == 0
+    screen.close()
+    assert root_glovebox("stop", "--end-sessions").returncode == 0
 
 
 def test_client_and_daemon_killed_together_leave_no_sandbox_for_long(own_service: Service) -> None:

@@ -78,6 +78,8 @@ def test_files_that_are_gone_with_the_box_are_named(daemon: Daemon, run: Run, pr
     assert "is gone" not in run("--workspace", ".", script, cwd=project).stderr
     assert "is gone" not in run("-c", "open('artifacts/a', 'w')").stderr
     assert "warning" not in json.loads(run("--json", "-c", "0").stdout)
+    mounted = run("--mount", f"{project}:/workspace/shown/here", "-c", "open('own', 'w')").stderr
+    assert ": own was written" in mounted and "shown" not in mounted, mounted
     # The code in the box chooses the names.
     many = run("-c", "import os\nfor i in range(9): os.mkdir(f'\\33[31m{i}' + 'x' * 200)").stderr
     assert "and 6 more were written" in many and "\33" not in many and len(many) < 600, many

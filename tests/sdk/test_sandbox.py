@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from glovebox import (
+    AsyncSandbox,
     AuthenticationError,
     CodeError,
     DaemonUnavailableError,
@@ -140,6 +141,15 @@ def test_large_code_and_large_output(sandbox: Sandbox, where: Where) -> None:
         with pytest.raises(LimitError, match="put it into a file"):
             sandbox.run_code(longer)
     assert len(sandbox.run_code("print('y' * 4_000_000)").stdout) == 4_000_001
+
+
+@pytest.mark.parametrize("kind", [Sandbox, AsyncSandbox])
+def test_the_class_itself_says_how_a_sandbox_is_made(kind: Any) -> None:
+    """Older versions of E2B's package were called so."""
+    wrong: list[tuple[tuple[str, ...], dict[str, Any]]] = [((), {}), (("python3",), {}), ((), {"timeout": 300})]
+    for words, options in wrong:
+        with pytest.raises(TypeError, match=rf"{kind.__name__}\.create\(…\) makes one"):
+            kind(*words, **options)
 
 
 def test_create_list_connect_kill(where: Where) -> None:

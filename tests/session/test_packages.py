@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import os
 import shutil
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -311,6 +313,21 @@ def test_the_command_line_installs_and_says_what_to_do(shop: Daemon) -> None:
     assert failed.returncode == 1 and "as they were" in failed.stderr
     wrong = shop.cli("session", "install", "typed", "--", "--user")
     assert wrong.returncode == 2 and "options of pip are not accepted" in wrong.stderr
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_ends_an_install_and_says_that_nothing_changed(makes: StartDaemon, index: Index, as_json: bool) -> None:
+    daemon = makes(*PIN, env=index.settings)
+    daemon.cli("session", "new", "held")
+    index.hold()
+    words = ["session", "install", *["--json"] * as_json, "held", "parcel"]
+    process = daemon.glovebox.popen(*words, env={"GLOVEBOX_SOCKET": daemon.socket, **daemon.env})
+    index.wait_asked()
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=60)
+    index.open.set()
+    assert process.returncode == 130 and "the packages of session held are as they were" in said, said
+    assert not as_json or json.loads(out)["exit_code"] == 130, out
 
 
 def test_pip_that_is_typed_in_a_session_installs_from_outside(shop: Daemon) -> None:

@@ -99,6 +99,26 @@ def test_top_repeats_its_table_on_a_terminal_until_enter(served_glovebox: Gloveb
         process.communicate()
 
 
+def test_an_exec_that_waits_for_another_run_says_so_on_a_terminal_only(served_glovebox: Glovebox) -> None:
+    wait = "import time; time.sleep(3)"
+    with served_glovebox.popen("exec", "demo", "-c", wait) as first:
+        wait_for("it to run", lambda: running(served_glovebox) == 1)
+        piped = served_glovebox.popen("exec", "demo", "-c", "1")
+        wait_for("the next to wait", lambda: len(processes(served_glovebox)[0]["runs"]) == 2)
+        screen = Screen(served_glovebox, "exec", "demo", "-c", "6 * 7")
+        screen.expect(f"waiting for 2 runs of session demo ({wait}); Ctrl-C stops waiting".encode())
+        screen.expect(b"42")
+        screen.close()
+        assert piped.communicate() == ("1\n", "")
+        first.communicate()
+
+
+def test_an_exec_that_is_slow_by_itself_says_nothing_meanwhile(served_glovebox: Glovebox) -> None:
+    screen = Screen(served_glovebox, "exec", "demo", "-c", "import time; time.sleep(2); 6 * 7")
+    assert b"waiting" not in screen.expect(b"42")
+    screen.close()
+
+
 def test_top_shows_its_table_when_standard_input_has_ended(served_glovebox: Glovebox) -> None:
     good(served_glovebox("exec", "demo", "-c", "1"))
     with open(os.devnull) as nothing:

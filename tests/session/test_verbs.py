@@ -221,8 +221,9 @@ def test_sessions_are_made_listed_shown_and_removed(served_glovebox: Glovebox) -
     good(served_glovebox("session", "new", "mine", "--workspace", own))
     assert "no limit (a directory of your own)" in good(served_glovebox("session", "show", "mine"))
     good(served_glovebox("session", "rm", "mine"))
-    removed = served_glovebox("session", "rm", "nobody", "demo")
-    assert removed.returncode == NOT_STARTED and "nobody" in removed.stderr
+    removed = served_glovebox("session", "rm", "nobody", "demo", "none")
+    assert removed.returncode == NOT_STARTED
+    assert [line.split('"')[1] for line in removed.stderr.splitlines()] == ["nobody", "none"]
     wait_for("demo is gone", lambda: good(served_glovebox("session", "ls", "--names")).split() == ["two"])
 
 
@@ -236,6 +237,7 @@ def test_session_words_that_are_wrong_are_explained(served_glovebox: Glovebox) -
         (["session", "restart", "a", "b"], USAGE, "takes one name"),
         (["session", "show", "nobody"], NOT_STARTED, "nobody"),
         (["status", "now"], USAGE, "takes no operand"),
+        (["stop", "demo"], USAGE, "to end the run of a session: glovebox kill demo"),
     ):
         done = served_glovebox(*words)
         assert done.returncode == status and said in done.stderr and done.stdout == "", (words, done)
@@ -354,6 +356,26 @@ def test_status_and_stop_without_a_daemon(idle_glovebox: Glovebox) -> None:
         assert "glovebox serve --background (sessions come back with it)" in done.stderr
     assert good(idle_glovebox("run", "-c", IN_KERNEL)) == "False\n"
     assert idle_glovebox("status").returncode == 1, "run starts no daemon"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cp", "FILE", "demo:again.txt"],
+        ["cp", "demo:note.txt", "-"],
+        ["session", "set", "demo", "--memory", "256m"],
+        ["session", "rm", "demo"],
+    ],
+)
+def test_verbs_that_work_on_a_session_that_stays_start_a_daemon(idle_glovebox: Glovebox, words: list[str]) -> None:
+    note = idle_glovebox.place.make("files") / "note.txt"
+    note.write_text("hello")
+    options = {"env": {"GLOVEBOX_POOL": "0", "GLOVEBOX_PRELOAD": ""}}
+    good(idle_glovebox("session", "new", "demo", **options))
+    good(idle_glovebox("cp", note, "demo:note.txt"))
+    good(idle_glovebox("stop", "--end-sessions", timeout=90))
+    good(idle_glovebox(*(str(note) if word == "FILE" else word for word in words), **options))
+    assert idle_glovebox("status").returncode == 0
 
 
 def test_status_shows_the_daemon_and_stop_returns_when_it_has_ended(served_glovebox: Glovebox) -> None:
@@ -498,3 +520,11 @@ def test_a_directory_that_was_made_for_a_socket_goes_with_its_daemon(idle_gloveb
     assert directory.is_dir()
     good(idle_glovebox("stop", env=elsewhere))
     assert not directory.exists()
+
+
+@pytest.mark.parametrize("variable", ["/nonexistent/run", "/run/glovebox"])
+def test_a_runtime_directory_of_another_user_is_named(user_glovebox: Glovebox, variable: str) -> None:
+    """`su` without a dash keeps the variable of the caller."""
+    env = {"GLOVEBOX_DATA_DIR": "", "XDG_RUNTIME_DIR": variable}
+    done = user_glovebox("exec", "demo", "-c", "1", env=env)
+    assert done.returncode == NOT_STARTED and "XDG_RUNTIME_DIR" in done.stderr and "unset" in done.stderr, done.stderr

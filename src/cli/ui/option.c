@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/ui/suggest.h"
+#include "cli/ui/terminal.h"
 
 /* One walk along a command line. */
 struct scan {
@@ -166,6 +167,8 @@ static int take_option(struct scan *scan, const struct option_row *row, const ch
                         return err_set(scan->err, ERR_USAGE, "option %s takes no value; leave \"=%.40s\" out", written,
                                        inlined);
                 *(bool *) ((char *) scan->target + row->offset) = true;
+                if (strcmp(row->name, "json") == 0)
+                        terminal_expect_json();
                 return 0;
         }
         const char *text = inlined ? inlined : *scan->at;
@@ -241,6 +244,13 @@ static int read_variables(const struct scan *scan) {
         return 0;
 }
 
+/* After a mistake in the options: one that comes later says how it is to be reported. */
+static void look_for_json(const struct option_table *table, char *const *words) {
+        for (; find_name(table, "json", 4) && *words && strcmp(*words, "--") != 0; words++)
+                if (strcmp(*words, "--json") == 0)
+                        terminal_expect_json();
+}
+
 int option_parse(const struct option_table *table, void *target, char **args, struct option_rest *ret_rest,
                  struct err *err) {
         struct scan scan = { .table = table, .target = target, .at = args, .err = err };
@@ -262,8 +272,10 @@ int option_parse(const struct option_table *table, void *target, char **args, st
                         continue;
                 }
                 int result = word[1] == '-' ? take_long(&scan, word + 2) : take_letters(&scan, word + 1);
-                if (result < 0)
+                if (result < 0) {
+                        look_for_json(table, scan.at);
                         return -1;
+                }
                 if (result == SCAN_HELP) {
                         rest.help = true;
                         *ret_rest = rest;

@@ -46,6 +46,6 @@ const char *suggestion_best(const struct suggestion *suggestion) {
         if (!suggestion->nearest)
                 return NULL;
         size_t length = strlen(suggestion->word);
-        unsigned allowed = length <= 3 ? 1 : length < 6 ? 2 : 3;
+        unsigned allowed = length <= 4 ? 1 : length < 6 ? 2 : 3;
         return suggestion->distance <= allowed ? suggestion->nearest : NULL;
 }

@@ -1,5 +1,6 @@
 #include "cli/ui/terminal.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,12 +41,39 @@ void terminal_make_harmless(char *text) {
         }
 }
 
-int terminal_fail(const struct err *err) {
+static bool json_expected;
+
+void terminal_expect_json(void) {
+        json_expected = true;
+}
+
+static void print_json(const struct err *err, const char *message, int exit_status) {
+        json_t *text = json_string(message);
+        if (!text)
+                text = json_string("the message is not valid UTF-8; it is on standard error");
+        json_t *json =
+                json_pack("{s:s, s:i, s:{s:s, s:O, s:O, s:n}}", "status", "error", "exit_code", exit_status, "error",
+                          "name", err_code_name(err->code), "value", text, "message", text, "traceback");
+        if (json && json_dumpf(json, stdout, JSON_COMPACT) == 0)
+                (void) fputc('\n', stdout);
+        (void) fflush(stdout);
+        json_decref(json);
+        json_decref(text);
+}
+
+int terminal_fail_with(const struct err *err, int exit_status) {
         char message[sizeof(err->message)];
         memcpy(message, err->message, sizeof(message));
         message[sizeof(message) - 1] = '\0';
         terminal_make_harmless(message);
+        if (json_expected)
+                print_json(err, message, exit_status);
+        json_expected = false;
         (void) fflush(stdout);
         (void) dprintf(STDERR_FILENO, "glovebox: %s\n", message);
-        return err_code_exit_status(err->code);
+        return exit_status;
+}
+
+int terminal_fail(const struct err *err) {
+        return terminal_fail_with(err, err_code_exit_status(err->code));
 }

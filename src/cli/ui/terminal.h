@@ -21,5 +21,12 @@ unsigned terminal_width(int fd, unsigned otherwise);
  * characters are replaced, because the message may quote untrusted text. */
 int terminal_fail(const struct err *err);
 
+/* From now on the first terminal_fail also prints the error as one JSON object on standard output: with --json a
+ * program reads the same members as of a run that failed. */
+void terminal_expect_json(void);
+
+/* The same with another exit status than the error's own. */
+int terminal_fail_with(const struct err *err, int exit_status);
+
 /* Replaces control characters (C0, DEL, and C1 in UTF-8) by '?', in place. */
 void terminal_make_harmless(char *text);

@@ -8,7 +8,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, NoReturn, TypeVar
 
 from .. import _values
 from .._cleanup import remove_quietly
@@ -53,8 +53,16 @@ class Sandbox:
     it is killed.
     """
 
-    def __init__(self, transport: AnyTransport, info: SandboxInfo, is_owner: bool, is_nameless: bool) -> None:
+    def __init__(
+        self, transport: AnyTransport | None = None, info: SandboxInfo | None = None, is_owner: bool = False,
+        is_nameless: bool = False, **unknown: NoReturn,
+    ) -> None:  # fmt: skip
         """Not to be called: use `create` or `connect`."""
+        if transport is None or info is None or unknown:
+            raise TypeError(
+                f"{type(self).__name__}(…) makes no sandbox: {type(self).__name__}.create(…) makes one, "
+                f"{type(self).__name__}.connect(name) finds one that exists"
+            )
         self._transport = transport
         self._name = info.name
         self._id = info.id
@@ -294,8 +302,8 @@ class Sandbox:
             error = raw.get("error") or {}
             words = "".join(reader.logs.stderr).strip() or "".join(reader.logs.stdout).strip()
             why = str(error.get("value", "")) if isinstance(error, dict) else str(error)
-            why = why or words[-2000:] or str(raw.get("status"))
-            raise InstallError(f"{' '.join(packages)} could not be installed: {why}")
+            said = [text for text in (why, words[-2000:]) if text] or [str(raw.get("status"))]
+            raise InstallError(f"{' '.join(packages)} could not be installed: " + "\n".join(said))
         return InstallResult(raw, "".join(reader.logs.stdout), "".join(reader.logs.stderr))
 
     def interrupt(self) -> bool:
