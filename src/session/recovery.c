@@ -89,8 +89,13 @@ void recovery_settle(struct session *session, struct journal *journal) {
 
 void recovery_settle_session(struct session *session) {
         struct journal *journal;
-        if (session_open_journal(session, &journal, NULL) < 0) {
-                session_set_state(session, SESSION_NEW);
+        struct err err = { 0 };
+        if (session_open_journal(session, &journal, &err) < 0) {
+                if (err.sys_errno) /* there is one, and what it says is unknown; a sleep file that is there is whole */
+                        daemon_log("session %s: %s", session->row.name, err.message);
+                session_set_state(session, !err.sys_errno               ? SESSION_NEW
+                                           : sleep_file_exists(session) ? SESSION_ASLEEP
+                                                                        : SESSION_LOST);
                 return;
         }
         recovery_settle(session, journal);

@@ -1,4 +1,5 @@
 /* Describes a session: its isolation, its journal. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,8 @@ int session_open_journal(const struct session *session, struct journal **ret_jou
         char path[1100];
         (void) snprintf(path, sizeof(path), "%s/journal", session->state_dir);
         _cleanup_fd_ int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (dir < 0 && errno != ENOENT)
+                return err_sys(err, errno, "cannot open the journal of session %s", session->row.name);
         if (dir < 0)
                 return err_set(err, ERR_NOT_FOUND, "session %s has not run anything yet", session->row.name);
         bool torn;

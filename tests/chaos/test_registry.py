@@ -174,6 +174,22 @@ def test_what_is_in_the_place_of_a_directory_ends_the_start(start_daemon: StartD
     assert daemon.start().client().execute("x", "living")["result"] == {"text/plain": "'alive'"}
 
 
+def test_a_journal_that_cannot_be_opened_is_not_a_session_that_has_not_run(start_daemon: StartDaemon) -> None:
+    """Its variables are asleep if there is a file of them, else lost."""
+    daemon = prepare(start_daemon)
+    moved = {path: path.rename(f"{path}.was") for path in daemon.data.glob("state/*/journal")}
+    for path in moved:
+        path.touch()
+    client = daemon.start().client()
+    states = {one["name"]: one["state"] for one in client.request("session.list")["sessions"]}
+    assert states == {"living": "lost", "sleeping": "asleep"} and "cannot open the journal" in daemon.words()
+    daemon.kill()
+    for path, was in moved.items():
+        path.unlink()
+        was.rename(path)
+    assert daemon.start().client().execute("x", "sleeping")["result"] == {"text/plain": "'asleep'"}
+
+
 def test_a_damaged_id_of_the_data_directory_is_mended(start_daemon: StartDaemon) -> None:
     """Boxes are known by it: with another one, the next daemon would take none of those that are left for its own."""
     daemon = start_daemon()
