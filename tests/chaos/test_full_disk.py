@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -192,6 +193,20 @@ def test_hibernation_on_a_full_disk_is_refused_and_nothing_is_lost(daemon: Daemo
     filler.unlink()
     assert client.execute("len(x)", "awake")["result"] == {"text/plain": "5000000"}
     assert client.request("session.hibernate", session="awake")["state"] == "asleep"
+
+
+def test_a_session_whose_directory_is_gone_is_taken_over_on_a_full_disk(daemon: Daemon) -> None:
+    client = daemon.client()
+    client.execute("y = 41", "kept")
+    (kept,) = client.request("session.list")["sessions"]
+    daemon.kill()
+    shutil.rmtree(daemon.data / "sessions" / kept["id"])
+    fill(daemon.data / "filler")
+    client = daemon.start().client()
+    assert [one["name"] for one in client.request("session.list")["sessions"]] == ["kept"], daemon.words()
+    (daemon.data / "filler").unlink()
+    wait_for("the kernel to answer", lambda: execute_if_room(client, "kept"))
+    assert client.execute("y + 1", "kept")["result"] == {"text/plain": "42"}
 
 
 def test_the_reserve_is_there_from_the_start(daemon: Daemon) -> None:
