@@ -10,7 +10,7 @@
 
 #include "base/fd.h"
 
-enum { AHEAD_MAX = 4 };
+enum { AHEAD_MAX = 4, DELAY_MS = 2 };
 
 static int own_fd = -1;
 static int ahead_fds[AHEAD_MAX];
@@ -44,8 +44,10 @@ bool supervisor_network_open(void) {
         return own_fd >= 0;
 }
 
-bool supervisor_network_wants_more(void) {
-        return is_used && n_ahead < AHEAD_MAX;
+int supervisor_network_delay_ms(void) {
+        if (!is_used || n_ahead == AHEAD_MAX)
+                return -1;
+        return n_ahead == 0 ? 0 : DELAY_MS;
 }
 
 void supervisor_network_make_one(void) {

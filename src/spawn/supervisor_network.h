@@ -10,8 +10,10 @@
 /* Once, in the supervisor's own namespace. False: boxes make their own. */
 bool supervisor_network_open(void);
 
-/* True if supervisor_network_make_one should be called when there is time. */
-bool supervisor_network_wants_more(void);
+/* How long the supervisor must have been idle before supervisor_network_make_one is called; -1: there are enough. While
+ * some are ready, a run that has just begun comes first. If none is, boxes are made faster than that, and the next one
+ * would wait for its network. */
+int supervisor_network_delay_ms(void);
 void supervisor_network_make_one(void);
 
 /* Enters a namespace for the box that is cloned next: one made ahead, or a new one. False if there is none. After the

@@ -31,8 +31,6 @@ enum {
         /* Far from 2, which is every kernel's pid in its box: libraries detect a fork by a changed pid. */
         NURSERY_FIRST_PID = 20000,
         NURSERY_PIDS = 8000,
-        NETWORK_DELAY_MS =
-                2, /* idle for so long, the supervisor makes networks ahead: a run that has just begun comes first */
 };
 
 static struct {
@@ -298,8 +296,7 @@ int main(void) {
         for (bool asked = true;;) {
                 struct pollfd polled[] = { { .fd = child_fd, .events = POLLIN },
                                            { .fd = asked ? fd : -1, .events = POLLIN } };
-                bool has_time = asked && supervisor_network_wants_more();
-                int n_ready = poll(polled, 2, has_time ? NETWORK_DELAY_MS : -1);
+                int n_ready = poll(polled, 2, asked ? supervisor_network_delay_ms() : -1);
                 if (n_ready == 0)
                         supervisor_network_make_one();
                 if (n_ready <= 0)
