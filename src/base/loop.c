@@ -13,14 +13,14 @@
 
 /* Bounds of one iteration: the number of events, and the time after which no further event is handled. The rest follows
  * in the next iteration, after new events; timers are checked in between. */
-enum { EVENTS_EACH = 16, TURN_US = 4000, POLL_OWN = 2 };
+enum { EVENTS_EACH = 16, TURN_US = 1000, POLL_OWN = 2 };
 
 /* Two lanes. A watch whose events took much of the loop's time lately is in the slow lane: it is served after the
  * others, and all of the slow lane has only so long in a turn. So watches that keep the loop busy (a box that floods
  * its pipes, a client that requests large answers without end) wait for each other, and no other watch waits for
  * them. */
 enum {
-        SLOW_LANE_US = 1000, /* of a turn; at least one event */
+        SLOW_LANE_US = 500, /* of a turn; at least one event */
         WINDOW_US = 128000, /* what a watch took counts half after this, and so on */
         SLOW_FROM_US = 2000, /* in about one window */
         FAST_BELOW_US = 500,

@@ -74,6 +74,20 @@ static inline int sys_pidfd_get_pid_namespace(int pidfd) {
         return ioctl(pidfd, _IO(0xff, 5), 0);
 }
 
+/* Scheduling by deadline. glibc has a wrapper and the struct since 2.41. */
+struct sys_sched_attr {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+};
+_Static_assert(sizeof(struct sys_sched_attr) == 48, "the first version of sched_attr");
+
+static inline int sys_sched_setattr(pid_t pid, const struct sys_sched_attr *attributes) {
+        return (int) syscall(SYS_sched_setattr, pid, attributes, 0);
+}
+
 /* The mount that `path` is the root of (Linux 6.8), or 0: it is the root of none, or the kernel cannot tell. Headers of
  * older systems have a shorter struct statx, and musl has none. */
 struct sys_statx {

@@ -4,7 +4,9 @@
  * one that computes for long has a small weight. Boxes that compute for long have equal weights and share the
  * processors; however many they are, together they weigh an eighth of one that answers at once. While boxes that answer
  * at once are in use, they are idle to the scheduler: a box that wakes takes their processor without waiting for the
- * end of a time slice. On a machine with idle processors nothing changes.
+ * end of a time slice. Then short requests have reserved processor time (kernel/cpu_reserve.h), and all boxes together
+ * are idle against the rest of the host, unless that leaves next to nothing to boxes that compute. On a machine with
+ * idle processors nothing changes.
  *
  * It counts the processor time of requests, not a box's share of a processor: if many compete, boxes that want much get
  * as little as boxes that want little. Background work after a run counts like a request that goes on.

@@ -94,6 +94,7 @@ static void kernel_close_parts(struct kernel *kernel) {
                 loop_unwatch(&kernel->output_watch[i]);
         if (kernel->fds[MAKER_PIDFD] >= 0 && kernel->talk != KERNEL_DEAF)
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
+        cpu_reserve_release(kernel);
         cpu_weight_forget(kernel);
         cgroup_meter_close(&kernel->meter);
         if (*kernel->engine && kernel->fds[MAKER_CONTROL] >= 0)
@@ -220,6 +221,7 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
         kernel_set_state(kernel, journal_open_request(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE);
         kernel->weight.level = CPU_WEIGHT_UNKNOWN; /* as the last daemon left it */
         cpu_weight_watch(kernel);
+        cpu_reserve_take_over(kernel);
         kernel_measure(kernel);
         return 0;
 }
@@ -364,6 +366,7 @@ static void on_status(void *context, uint32_t events) {
 }
 
 void kernel_let_go(struct kernel *kernel) {
+        cpu_reserve_release(kernel);
         cpu_weight_forget(kernel);
         fd_close(&kernel->fds[MAKER_PIDFD]);
         *kernel->engine = '\0'; /* its box belongs to the caller now */

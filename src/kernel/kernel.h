@@ -12,6 +12,7 @@
 #include "box/cgroup/cgroup.h"
 #include "box/cgroup/cgroup_meter.h"
 #include "journal/journal.h"
+#include "kernel/cpu_reserve.h"
 #include "kernel/cpu_weight.h"
 #include "kernel/kernel_reply.h"
 #include "spawn/maker.h"
@@ -105,6 +106,7 @@ struct kernel {
         struct cgroup cgroup;
         struct cgroup_meter meter;
         struct cpu_weight weight;
+        struct cpu_reserve reserve;
         struct journal *journal;
 
         struct loop_watch *replies_watch, *requests_watch, *control_watch, *status_watch;

@@ -308,6 +308,7 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
                 if (kernel->state != KERNEL_BUSY)
                         return kernel->replays; /* the last daemon dealt with it */
                 kernel_set_state(kernel, KERNEL_IDLE);
+                cpu_reserve_end(kernel);
                 drop_outbound(kernel); /* of a request that was sent again, and need not be */
                 loop_unwatch(&kernel->requests_watch);
                 if (journal_open_run(kernel->journal))

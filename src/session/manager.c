@@ -161,6 +161,8 @@ int manager_open(struct session_manager *manager, struct err *err) {
         journal_scratch_start(path);
         cgroup_host_look(&manager->host);
         cgroup_host_leave_v2(&manager->host);
+        cgroup_host_set_idle(&manager->host, false); /* the last daemon may have crashed */
+        cpu_reserve_look();
         return vault_link_open(manager, err);
 }
 

@@ -399,6 +399,20 @@ void cgroup_set_weight(const struct cgroup *cgroup, unsigned weight) {
                 (void) cgroup_file_write(dir_fd, v2 ? "cpu.weight" : "cpu.shares", text);
 }
 
+void cgroup_host_set_idle(const struct cgroup_host *host, bool is_idle) {
+        enum { V1_ORDINARY = 1024, V2_ORDINARY = 100 };
+        if (!host->usable[CGROUP_CPU])
+                return;
+        bool v2 = cgroup_host_in_v2(host, CGROUP_CPU);
+        uint64_t weight = 0;
+        _cleanup_fd_ int dir_fd = cgroup_file_open_dir(AT_FDCWD, host->parent[CGROUP_CPU]);
+        if (dir_fd < 0 || cgroup_file_read_number(dir_fd, v2 ? "cpu.weight" : "cpu.shares", &weight) < 0)
+                return;
+        /* That of an idle group is neither, so a daemon that crashed leaves nothing that this does not undo. */
+        if (!is_idle || weight == (v2 ? V2_ORDINARY : V1_ORDINARY))
+                (void) cgroup_file_write(dir_fd, "cpu.idle", is_idle ? "1" : "0");
+}
+
 void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usage) {
         struct cgroup_usage usage = { 0 };
         if (cgroup->host) {

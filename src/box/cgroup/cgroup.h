@@ -77,6 +77,10 @@ int cgroup_change_limits(const struct cgroup *cgroup, const struct limits *limit
 enum { CGROUP_WEIGHT_FULL = 1024, CGROUP_WEIGHT_IDLE = 1 };
 void cgroup_set_weight(const struct cgroup *cgroup, unsigned weight);
 
+/* Makes all boxes together idle in the same sense, against every process outside of them; or ordinary again. Only if the
+ * group that they are in has the weight that new groups have: one that the operator has given stays. */
+void cgroup_host_set_idle(const struct cgroup_host *host, bool is_idle);
+
 struct cgroup_usage {
         uint64_t cpu_us;
         uint64_t memory_now_bytes; /* without what the kernel can drop at once */
