@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "channel.h"
 #include "input.h"
 
 enum { NOT_FOUND = 127, CANNOT_RUN = 126, ENDING_MS = 500 };

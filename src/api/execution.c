@@ -7,7 +7,6 @@
 #include "api/api_request.h"
 #include "api/routes.h"
 #include "api/sandbox.h"
-#include "api/service.h"
 #include "base/memory.h"
 #include "daemon/operation.h"
 #include "http/query.h"

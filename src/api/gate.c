@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/log.h"
 #include "daemon/daemon.h"
 #include "http/host.h"
 

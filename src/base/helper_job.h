@@ -2,7 +2,6 @@
  * gets the child's whole answer when the child has ended. The child dies with the daemon. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

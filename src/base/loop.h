@@ -1,7 +1,6 @@
 /* The event loop of a single-threaded process: descriptors, deadlines, and work to be done after this turn. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"

@@ -1,13 +1,14 @@
 #include "daemon/remote_reply.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/json_bounds.h"
 #include "base/memory.h"
 #include "daemon/remote_answer.h"
+#include "daemon/remote_request.h"
 #include "daemon/remote_request_state.h"
 #include "daemon/socket_client.h"
+#include "engine/remote_tunnel.h"
 #include "session/session.h"
 
 enum { PARSED_MAX = 4 << 20 }; /* answers and events larger than this are checked, not parsed */

@@ -1,3 +1,4 @@
+#include "daemon/remote_request.h"
 #include "daemon/remote_request_state.h"
 
 #include <errno.h>

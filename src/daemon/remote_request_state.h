@@ -3,7 +3,6 @@
 #pragma once
 
 #include "daemon/remote.h"
-#include "daemon/remote_request.h"
 #include "daemon/upload.h"
 #include "session/manager.h"
 #include "session/remote_place.h"

@@ -1,6 +1,5 @@
 /* Sessions: make, show, list, interrupt, restart, hibernate, remove. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

@@ -7,12 +7,10 @@
 #include "engine/incus.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -27,7 +25,6 @@
 #include "engine/handshake.h"
 #include "engine/incus_call.h"
 #include "engine/instance_incus.h"
-#include "engine/program_call.h"
 #include "engine/programs.h"
 
 enum {

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "http/media.h"
+#include "http/limits.h"
 #include "http/text.h"
 
 enum step {

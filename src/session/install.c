@@ -10,6 +10,7 @@
 #include "base/json_bounds.h"
 #include "base/memory.h"
 #include "base/units.h"
+#include "egress/rules.h"
 #include "image/python.h"
 #include "session/caller.h"
 #include "session/network.h"

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/helper_program.h"
 #include "base/loop.h"
-#include "engine/instance_link.h"
-#include "engine/remote_tunnel.h"
+#include "engine/instance.h"
 
 struct remote_place;
 struct session_manager;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "kernel/kernel_reply.h"
 #include "session/artifact_collect.h"

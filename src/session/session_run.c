@@ -1,7 +1,6 @@
 #include "session/session_run.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

@@ -13,6 +13,7 @@
 
 #include "base/crc32c.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "session/recovery.h"
 #include "session/session.h"

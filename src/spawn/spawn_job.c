@@ -19,10 +19,10 @@
 #include "box/late_mounts.h"
 #include "box/policy.h"
 #include "box/seal/environment.h"
-#include "box/seal/tree.h"
 #include "engine/programs.h"
 #include "spawn/image_cache.h"
 #include "spawn/spawn_job_state.h"
+#include "store/packages.h"
 #include "wire/frame.h"
 
 void spawn_job_free(struct spawn_job *job) {

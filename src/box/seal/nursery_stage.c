@@ -19,7 +19,6 @@
 #include "base/syscalls.h"
 #include "box/seal/environment.h"
 #include "box/seal/nursery_message.h"
-#include "box/seal/privilege.h"
 #include "box/seal/tree.h"
 
 enum { REPORT_FD = 6 };
