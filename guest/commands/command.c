@@ -24,7 +24,7 @@ struct command {
         int input_fd; /* -1: none is offered */
 };
 
-/* ---- what was asked for ---- */
+/* ---- the request ---- */
 
 static const char *shell(void) {
         return access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";

@@ -248,11 +248,10 @@ static int place_run(const struct caller *caller, const struct run_request *requ
         if (!engine.is_instance)
                 return 0;
         if (request->detach)
-                return err_set(
-                        err, ERR_UNSUPPORTED,
-                        "an ephemeral run on engine %s ends with its instance, so nobody can read it later: name "
-                        "a session, or wait for the run",
-                        engine.name);
+                return err_set(err, ERR_UNSUPPORTED,
+                               "an ephemeral run on engine %s ends with its instance, so it cannot be read later: name "
+                               "a session, or wait for the run",
+                               engine.name);
         if (session_config_from_json(caller, request->options, SESSION_CONFIG_LOOK_NOW, &row, err) < 0)
                 return -1;
         json_t *kept = *row.options ? json_loads(row.options, 0, NULL) : NULL;

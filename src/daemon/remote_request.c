@@ -215,7 +215,7 @@ static void connect_now(struct remote_request *request) {
                 remote_request_reconnect(request, &err);
                 return;
         }
-        request->is_told = false;
+        request->has_answered = false;
         request->parser = message_parser_make(MESSAGE_FROM_DAEMON);
         request->queue = message_queue_make(QUEUE_MAX);
         request->watch = loop_watch(manager->loop, request->fd, EPOLLIN, remote_request_on_event, request);

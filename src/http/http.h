@@ -97,7 +97,7 @@ int64_t http_content_length(const struct http_request *request);
 struct http_events {
         void (*on_body)(void *context, const char *bytes, size_t size); /* a piece, in order; borrowed for the call */
         void (*on_body_end)(void *context); /* also for a request without a body */
-        void (*on_drained)(void *context); /* the stream wants more again */
+        void (*on_drained)(void *context); /* the stream takes more again */
         void (*on_gone)(void *context);
 };
 

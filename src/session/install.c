@@ -32,7 +32,7 @@ struct install {
         uint64_t begun_ms;
         char script[4300];
         struct helper_job *job;
-        struct loop_timer *timer; /* while the kernel is asked */
+        struct loop_timer *timer; /* while the kernel answers */
         json_t *result;           /* of the helper's run */
         json_t *report;           /* what was installed */
         struct err err;           /* why the install failed, if code is not ERR_NONE */
@@ -259,7 +259,7 @@ static void install_on_accepted(struct caller *caller, const char *run_id) {
 
 static void install_on_begun(struct caller *caller, const char *run_id) {
         if (caller->behalf_of)
-                caller_tell_begun(caller->behalf_of, run_id);
+                caller_report_begun(caller->behalf_of, run_id);
 }
 
 /* The install continues even if its output is not read; the excess is dropped and counted. */

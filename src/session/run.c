@@ -113,11 +113,11 @@ void run_write_request(const struct run *run, struct json_writer *text) {
 }
 
 /* Also for the runs behind it: they have a kernel, too. */
-void run_tell_begun(struct session *session) {
+void run_report_begun(struct session *session) {
         for (struct run *run = session->runs; run; run = run->next)
                 for (struct caller *caller = run->callers, *next; caller; caller = next) {
                         next = caller->next;
-                        caller_tell_begun(caller, run->id);
+                        caller_report_begun(caller, run->id);
                 }
 }
 
@@ -128,7 +128,7 @@ void run_add_caller(struct run *run, struct caller *caller) {
         if (caller->type->accepted)
                 caller->type->accepted(caller, run->id);
         if (run->session->runs && run->session->runs->started)
-                caller_tell_begun(caller, run->id);
+                caller_report_begun(caller, run->id);
         if (run->started)
                 run_feed_caller(run, caller);
 }

@@ -118,8 +118,8 @@ static void end_when(size_t begin) {
         program[begin].jf = (uint8_t) over;
 }
 
-/* Threads and processes, but no namespace. CLONE_NEWTIME shares its bit with the exit signal: not to be had here.
- * Nor CLONE_PARENT: the parent of a kernel is outside of the box, and has no business with its processes. */
+/* Threads and processes, but no namespace. CLONE_NEWTIME needs no check: clone() reads its bit as part of the exit
+ * signal. CLONE_PARENT is refused: it would make a process of the box a child of the kernel's parent, which is outside. */
 static void rule_clone(void) {
         load_argument(0);
         answer_if(BPF_JSET, 0x7E020000 | 0x8000, ERRNO(EPERM));

@@ -109,7 +109,7 @@ static int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner
         return clone_mapped(fd, writable, &mapping);
 }
 
-/* Who owns the directory is the box's own user in it. */
+/* The owner of the directory is mapped to the box's user. */
 static int clone_for_owner(int fd, bool writable, struct mapping mapping) {
         struct stat status;
         if (fstat(fd, &status) < 0)
