@@ -278,7 +278,7 @@ static int add_mapping_parts(const struct mapping *mapping) {
         return 0;
 }
 
-static int make_file(void) {
+static int cow_snapshot_make_file(void) {
         int fd = memfd_create("snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
         if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
                 fd = memfd_create("snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -357,7 +357,7 @@ int cow_snapshot_take(void) {
         sort_known();
         int code = visit_mappings(add_mapping_parts);
         fd_close(&pagemap_fd);
-        _cleanup_fd_ int fd = code < 0 ? -1 : make_file();
+        _cleanup_fd_ int fd = code < 0 ? -1 : cow_snapshot_make_file();
         if (fd < 0)
                 return code < 0 ? code : fd;
         sigset_t all, before;

@@ -194,7 +194,7 @@ static int become_user(void) {
 }
 
 /* 0, 1, 2; requests and replies; 1 and 2 once more, for when code closes the first (stdio.py knows); and the maker. */
-static int arrange_descriptors(void) {
+static int spawn_arrange_descriptors(void) {
         static const int wanted[KERNEL_FDS] = { NURSERY_STDIN,    NURSERY_STDOUT,  NURSERY_STDERR,
                                                 NURSERY_REQUESTS, NURSERY_REPLIES, NURSERY_STDOUT,
                                                 NURSERY_STDERR,   NURSERY_VERDICT, NURSERY_GO };
@@ -250,7 +250,7 @@ static const struct {
         { join_box, "joining the box's namespaces", NULL, NULL },
         { become_user, "becoming the user of the box", NULL, NULL },
         { privilege_join_fresh_keyring, "joining a fresh keyring", NULL, NULL },
-        { arrange_descriptors, "arranging descriptors", NULL, NULL },
+        { spawn_arrange_descriptors, "arranging descriptors", NULL, NULL },
         { enter_workspace, "entering the workspace", NULL, NULL },
         { privilege_offer_to_oom, "being the first to go when memory runs out", NULL, NULL },
         { set_rlimits, "setting resource limits", NULL, NULL },

@@ -303,7 +303,7 @@ static void on_abandon(struct upload *upload) {
 
 /* ---- its beginning ---- */
 
-static int read_options(const struct caller *caller, struct channel *channel, json_t *json, struct err *err) {
+static int channel_read_options(const struct caller *caller, struct channel *channel, json_t *json, struct err *err) {
         static const char *const own[] = { "op", "name", "keep", "operator", NULL };
         enum { N_NOT_OPTIONS = 3 }; /* of them */
         const char *name = json_string_value(json_object_get(json, "name"));
@@ -331,7 +331,7 @@ static int open_channel(struct caller *caller, json_t *json, struct err *err) {
         struct channel *channel = calloc(1, sizeof(*channel));
         if (!channel)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        int code = caller_is_operator(caller) ? read_options(caller, channel, json, err)
+        int code = caller_is_operator(caller) ? channel_read_options(caller, channel, json, err)
                                               : err_set(err, ERR_REFUSED, "a channel is the operator's; use POST /mcp");
         if (code < 0) {
                 json_decref(channel->options);

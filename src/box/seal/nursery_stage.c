@@ -114,7 +114,7 @@ static int keep_one_capability(void) {
 
 /* 0, 1, 2 are /dev/null of the view; 3 orders; 4 answers; 5 the library; 6 the way to report a failure, closed by the
  * exec. */
-static int arrange_descriptors(const struct nursery_stage *nursery) {
+static int nursery_stage_arrange_descriptors(const struct nursery_stage *nursery) {
         const int wanted[] = { nursery->socket_fd, nursery->answer_fd, nursery->library_fd, nursery->fds->sync_fd };
         int moved[ELEMENTS(wanted)];
         for (size_t i = 0; i < ELEMENTS(wanted); i++) {
@@ -195,7 +195,7 @@ void nursery_stage_run(struct nursery_stage *nursery) {
         int code = 0, report_fd = nursery->fds->sync_fd;
         if (nursery_stage_make_root(nursery, &err) == 0) {
                 (void) setrlimit(RLIMIT_CORE, &(struct rlimit) { 1, 1 }); /* not 0: see privilege.c */
-                code = arrange_descriptors(nursery);
+                code = nursery_stage_arrange_descriptors(nursery);
                 if (code == 0) {
                         report_fd = REPORT_FD;
                         code = keep_one_capability();
