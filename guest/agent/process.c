@@ -18,7 +18,7 @@
 #include "identity.h"
 #include "wire/frame.h"
 
-/* What the child reports to its parent when it could not become the process. */
+/* The child's report to its parent if it could not become the process. */
 struct failure {
         int code;
         uint32_t step;

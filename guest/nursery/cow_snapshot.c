@@ -10,9 +10,9 @@
  * Pages are never shared because two kernels happen to have the same bytes: all shared pages existed before the first
  * kernel.
  *
- * What is replaced is only memory whose owner is known never to count on fresh zeroes after MADV_DONTNEED, nor to grow
- * it with mremap: Python's arenas (from the allocator below, and the first few from before it was set), the C library's
- * heap (brk) and, with a precaution, its large blocks, and what the loader mapped of libraries. All else stays. */
+ * Only memory is replaced whose owner neither expects zeroes after MADV_DONTNEED nor grows it with mremap: Python's
+ * arenas (from the allocator below, and the first few from before it was set), the C library's heap (brk) and, with a
+ * precaution, its large blocks, and what the loader mapped of libraries. All else stays. */
 #include "cow_snapshot.h"
 
 #include <errno.h>
@@ -211,7 +211,7 @@ void cow_snapshot_fill(cow_snapshot_allocate allocate, cow_snapshot_free release
         fill_heap();
 }
 
-/* What the loader mapped of libraries to be written to: of their files, and right behind for what begins as zero. */
+/* Writable mappings of libraries: of their files, and the anonymous ones behind them (.bss). */
 static int add_library(struct dl_phdr_info *info, size_t size, void *context) {
         (void) size;
         (void) context;

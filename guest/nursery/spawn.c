@@ -301,7 +301,7 @@ static void settle_kernel(void) {
         fd_close(&fds[NURSERY_GO]);
 }
 
-/* What the C library's fork() does in the child, as far as a process of one thread needs it. */
+/* The part of the C library's fork() in the child that a process with one thread needs. */
 static int clone_kernel(void) {
         struct clone_args args = { .flags = CLONE_PARENT | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
                                    .child_tid = (uint64_t) (uintptr_t) tid_address };

@@ -151,7 +151,7 @@ const struct option_table run_option_table = { .rows = rows, .n_rows = ELEMENTS(
 
 _Static_assert(ELEMENTS(rows) <= OPTION_ROWS_MAX, "the parser remembers what it has seen in one word");
 
-/* What does not exist is reported by the mount policy. */
+/* The mount policy reports paths that do not exist. */
 static int check_directory(const char *option, const char *path, const char *instead, struct err *err) {
         struct stat status;
         bool is_there = path && stat(path, &status) == 0;

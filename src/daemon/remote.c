@@ -15,7 +15,7 @@
 
 enum { CODE_INSIDE_MAX = 64 << 10 }; /* of a run: longer code follows its request */
 
-/* What may be passed on, and how. */
+/* The operations that may be passed on, and how. */
 static const struct {
         const char *op;
         unsigned traits;

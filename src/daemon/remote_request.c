@@ -263,7 +263,7 @@ static bool remote_request_take_messages(struct remote_request *request) {
         return true;
 }
 
-/* The caller has room again. What was received already goes first, and may be the end of it. */
+/* The caller has room again. Data received earlier goes first, and may be the end of it. */
 static void on_wanted(void *context) {
         struct remote_request *request = context;
         remote_request_watch(request);

@@ -211,8 +211,8 @@ static inline bool kernel_is_free(const struct kernel *kernel) {
  * valid. */
 void kernel_mark_usage(struct kernel *kernel);
 
-/* Reads what was used into kernel->usage: oom_kills and cpu_us since the mark, and the peak of memory. Once dead, what
- * was read at the end. */
+/* Reads the usage into kernel->usage: oom_kills and cpu_us since the mark, and the peak of memory. After its death, the
+ * usage that was read at the end. */
 void kernel_measure(struct kernel *kernel);
 
 /* The same at the end of a run, unless the run was shorter than a millisecond: then reading would take too long, so its

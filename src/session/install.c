@@ -299,7 +299,7 @@ void install_fill_request(const struct install *install, struct maker_request *r
         (void) snprintf(request->packages, sizeof(request->packages), "%.1000s", install->session->state_dir);
 }
 
-/* What the kernel of the helper box executes: pip, with the settings of the host's pip. */
+/* The command for the kernel of the helper box: pip, with the settings of the host's pip. */
 static json_t *make_command(const struct install *install, json_t *settings) {
         json_t *argv = json_pack("[s, s]", "-I", INSTALL_SCRIPT), *env = json_object();
         static const char *const fixed[][2] = {

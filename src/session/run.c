@@ -206,7 +206,7 @@ static void put_cuts(struct json_writer *text, const uint64_t cut[static JOURNAL
         json_writer_put_literal(text, "}");
 }
 
-/* What the run printed, bounded, and the rest of the object, whose first part is there. -1: it cannot be read. */
+/* Writes the run's output, bounded, and the rest of the object, whose first part is there. -1: it cannot be read. */
 static int put_run_output(struct json_writer *text, const struct journal *journal, const struct journal_run *record,
                           struct err *err) {
         static const char *const keys[] = { ",\"stdout\":", ",\"stderr\":" };

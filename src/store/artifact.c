@@ -430,7 +430,7 @@ int artifact_copy_out(int workspace_fd, struct artifact_list *list, const char *
                         undo_copies(out_fd, list, kept);
                         if (made)
                                 (void) rmdir(out_dir);
-                        /* What is left in the list stays owned by it: the dropped ones lie behind the kept ones. */
+                        /* The list still owns all of its entries: the dropped ones lie behind the kept ones. */
                         for (; i < list->count; i++)
                                 list->items[kept++] = list->items[i];
                         list->count = kept;

@@ -132,9 +132,9 @@ static int nursery_stage_arrange_descriptors(const struct nursery_stage *nursery
         return syscall(SYS_close_range, REPORT_FD + 1, ~0u, 0) < 0 ? -errno : 0;
 }
 
-/* What kernels have unless their request asks for more, so that they need not change it. A full nursery imports libraries
- * that would start as many threads as they may, and a process with threads cannot be forked: it has one thread in every
- * pool, and two variables more, which it removes after its imports (glovebox_kernel/nursery.py). */
+/* The limits of kernels whose request has no others, so that they need not change them. A full nursery imports
+ * libraries that would start as many threads as they may, and a process with threads cannot be forked: it has one
+ * thread in every pool, and two variables more, which it removes after its imports (glovebox_kernel/nursery.py). */
 static char **make_usual_environment(const struct nursery_stage *nursery) {
         enum { VARIABLES_MAX = 8 };
         static char no_thread[] = "MALLOC_CONF=background_thread:false",

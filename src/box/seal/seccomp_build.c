@@ -106,7 +106,7 @@ static void answer_if(unsigned comparison, uint32_t value, uint32_t verdict) {
         ways[at].when_true = find_leaf(verdict, -1) + 1;
 }
 
-/* What stands between begin and end is for one value only, and must answer. */
+/* The instructions between begin and end are for one value only, and must answer. */
 static size_t begin_when(uint32_t value) {
         return emit_instruction(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 0);
 }
@@ -338,7 +338,7 @@ static uint32_t verdict_of(const struct seccomp_call *call) {
                                                             : ERRNO(ENOSYS);
 }
 
-/* What box/late_mounts.h leaves for later: Landlock, and the filter that takes away both. */
+/* The steps that box/late_mounts.h leaves for later: Landlock, and the filter that forbids both. */
 static bool is_of_sealing(const struct seccomp_call *call) {
         static const char *const names[] = { "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self",
                                              "seccomp" };

@@ -75,7 +75,7 @@ int users_make_writable(const struct stage *stage) {
 
 static int copy_directory(int from_fd, int to_fd, unsigned depth);
 
-/* What cannot be read is left out: it is closed to others on the host, or in the image. */
+/* Unreadable files are left out: they are closed to others on the host, or in the image. */
 static int users_copy_file(int from_fd, const char *name, int to_fd, const struct stat *status) {
         _cleanup_fd_ int in = openat(from_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (in < 0)
@@ -129,7 +129,7 @@ int users_copy_etc(int image_etc_fd, int etc_fd) {
         return copy_directory(image_etc_fd, etc_fd, 0);
 }
 
-/* What every box with users has, before what the image adds. Debian's adduser looks for the groups. */
+/* Present in every box with users; the image's entries follow. Debian's adduser looks for the groups. */
 static const struct {
         const char *name;
         mode_t mode;

@@ -1,4 +1,4 @@
-/* What differs between a person's terminal and a pipe: colour, width, a line that is rewritten in place. */
+/* The differences between a person's terminal and a pipe: colour, width, a line that is rewritten in place. */
 #pragma once
 
 #include <stdbool.h>
