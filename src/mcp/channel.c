@@ -98,7 +98,8 @@ static void mcp_channel_on_accepted(struct mcp_call *call, const char *sandbox, 
         (void) sandbox;
         (void) run_id;
         if (call->is_run && !own->run_timer)
-                own->run_timer = loop_timer(call->peer->manager->loop, loop_now_ms() + RUN_REPORTED_MS, report_run, own);
+                own->run_timer =
+                        loop_timer(call->peer->manager->loop, loop_now_ms() + RUN_REPORTED_MS, report_run, own);
 }
 
 static void on_release(struct mcp_call *call) {
