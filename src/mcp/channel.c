@@ -263,7 +263,7 @@ static void remove_orphans(struct session_manager *manager) {
                 operation_session_remove_all(manager, is_orphan, NULL);
 }
 
-static bool has_prefix(const char *name, void *prefix) {
+static bool is_of_this_channel(const char *name, void *prefix) {
         return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
@@ -289,7 +289,7 @@ static void on_abandon(struct upload *upload) {
                 mcp_call_drop(call);
         }
         if (channel->is_open && is_left && !channel->keeps_sandboxes)
-                operation_session_remove_all(manager, has_prefix, channel->peer.prefix);
+                operation_session_remove_all(manager, is_of_this_channel, channel->peer.prefix);
         json_decref(channel->options);
         free(channel->place);
         free(channel->line);
