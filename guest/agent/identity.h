@@ -1,7 +1,6 @@
 /* The user of a process, in a box with users. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 

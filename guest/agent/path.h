@@ -1,8 +1,6 @@
 /* Paths in requests of the host: absolute paths in the box, resolved with the rights of the box. */
 #pragma once
 
-#include <limits.h>
-
 #include "wire/frame.h"
 
 /* The next field as a path, to be freed by the caller. 0, -EPROTO, or -EINVAL for one that is not absolute. */

@@ -18,7 +18,7 @@
 #include "identity.h"
 #include "wire/frame.h"
 
-/* What the child reports to its parent when it could not become the process. */
+/* The child's report to its parent if it could not become the process. */
 struct failure {
         int code;
         uint32_t step;
@@ -47,7 +47,7 @@ static int mark_each(int first) {
 }
 
 /* Descriptors 0… of the process. They are first moved out of the way of each other. */
-static int arrange_descriptors(const struct process *process, int *report_fd) {
+static int process_arrange_descriptors(const struct process *process, int *report_fd) {
         int moved[FRAME_FDS_MAX + 1];
         enum { ABOVE = FRAME_FDS_MAX + 1 };
         *report_fd = fcntl(*report_fd, F_DUPFD_CLOEXEC, ABOVE);
@@ -112,7 +112,7 @@ static void become(const struct process *process, int report_fd) {
          * box. */
         signals_reset();
         (void) setsid();
-        int code = arrange_descriptors(process, &report_fd);
+        int code = process_arrange_descriptors(process, &report_fd);
         if (code < 0)
                 process_fail(report_fd, code, STEP_DESCRIPTORS);
         if (process->terminal && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)

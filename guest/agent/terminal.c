@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <termios.h>
-#include <unistd.h>
 
 #include "base/fd.h"
 

@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "channel.h"
 #include "input.h"
 
 enum { NOT_FOUND = 127, CANNOT_RUN = 126, ENDING_MS = 500 };
@@ -25,7 +24,7 @@ struct command {
         int input_fd; /* -1: none is offered */
 };
 
-/* ---- what was asked for ---- */
+/* ---- the request ---- */
 
 static const char *shell(void) {
         return access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";

@@ -6,7 +6,6 @@
  * and 2. One request at a time, in one thread. SIGINT interrupts the command that runs. Requests to run code get an
  * error that names what is missing. */
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +13,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "channel.h"
 #include "command.h"
 

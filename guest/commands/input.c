@@ -66,7 +66,7 @@ int input_move(struct input *input) {
                         if (n < 0 && errno == EAGAIN)
                                 return rest(input);
                         if (n < 0 && errno != EINTR)
-                                fd_close(&input->fd); /* it wants no more */
+                                fd_close(&input->fd); /* the command has closed its input */
                         input->at += n > 0 ? (size_t) n : 0;
                         input->pause_ms = 1;
                         continue;

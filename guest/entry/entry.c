@@ -10,11 +10,9 @@
  *
  *   entry PORT MEMORY PIDS DISK LETTERS WRITABLE…      PORT 0: no network; letters: src/engine/programs.h
  *   entry --arguments                                  they are in a file (src/engine/programs.h), each followed by NUL */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

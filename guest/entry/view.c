@@ -8,7 +8,6 @@
 #include <grp.h>
 #include <linux/securebits.h>
 #include <net/if.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>

@@ -10,9 +10,9 @@
  * Pages are never shared because two kernels happen to have the same bytes: all shared pages existed before the first
  * kernel.
  *
- * What is replaced is only memory whose owner is known never to count on fresh zeroes after MADV_DONTNEED, nor to grow
- * it with mremap: Python's arenas (from the allocator below, and the first few from before it was set), the C library's
- * heap (brk) and, with a precaution, its large blocks, and what the loader mapped of libraries. All else stays. */
+ * Only memory is replaced whose owner neither expects zeroes after MADV_DONTNEED nor grows it with mremap: Python's
+ * arenas (from the allocator below, and the first few from before it was set), the C library's heap (brk) and, with a
+ * precaution, its large blocks, and what the loader mapped of libraries. All else stays. */
 #include "cow_snapshot.h"
 
 #include <errno.h>
@@ -22,12 +22,10 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -213,7 +211,7 @@ void cow_snapshot_fill(cow_snapshot_allocate allocate, cow_snapshot_free release
         fill_heap();
 }
 
-/* What the loader mapped of libraries to be written to: of their files, and right behind for what begins as zero. */
+/* Writable mappings of libraries: of their files, and the anonymous ones behind them (.bss). */
 static int add_library(struct dl_phdr_info *info, size_t size, void *context) {
         (void) size;
         (void) context;
@@ -280,7 +278,7 @@ static int add_mapping_parts(const struct mapping *mapping) {
         return 0;
 }
 
-static int make_file(void) {
+static int cow_snapshot_make_file(void) {
         int fd = memfd_create("snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
         if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
                 fd = memfd_create("snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -359,7 +357,7 @@ int cow_snapshot_take(void) {
         sort_known();
         int code = visit_mappings(add_mapping_parts);
         fd_close(&pagemap_fd);
-        _cleanup_fd_ int fd = code < 0 ? -1 : make_file();
+        _cleanup_fd_ int fd = code < 0 ? -1 : cow_snapshot_make_file();
         if (fd < 0)
                 return code < 0 ? code : fd;
         sigset_t all, before;

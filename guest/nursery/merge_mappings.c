@@ -26,7 +26,7 @@ static void join_row(const struct row *row) {
                 (void) mprotect((void *) row->start, row->end - row->start, PROT_READ | PROT_EXEC);
 }
 
-/* What the loader took the right to write from once it had filled it in. */
+/* Data that the loader made read-only after relocation. */
 static void join_filled(const struct dl_phdr_info *info, const ElfW(Phdr) * segment) {
         uintptr_t start = (info->dlpi_addr + segment->p_vaddr) & -(uintptr_t) PAGE;
         uintptr_t end = (info->dlpi_addr + segment->p_vaddr + segment->p_memsz) & -(uintptr_t) PAGE;

@@ -19,7 +19,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -195,7 +194,7 @@ static int become_user(void) {
 }
 
 /* 0, 1, 2; requests and replies; 1 and 2 once more, for when code closes the first (stdio.py knows); and the maker. */
-static int arrange_descriptors(void) {
+static int spawn_arrange_descriptors(void) {
         static const int wanted[KERNEL_FDS] = { NURSERY_STDIN,    NURSERY_STDOUT,  NURSERY_STDERR,
                                                 NURSERY_REQUESTS, NURSERY_REPLIES, NURSERY_STDOUT,
                                                 NURSERY_STDERR,   NURSERY_VERDICT, NURSERY_GO };
@@ -251,7 +250,7 @@ static const struct {
         { join_box, "joining the box's namespaces", NULL, NULL },
         { become_user, "becoming the user of the box", NULL, NULL },
         { privilege_join_fresh_keyring, "joining a fresh keyring", NULL, NULL },
-        { arrange_descriptors, "arranging descriptors", NULL, NULL },
+        { spawn_arrange_descriptors, "arranging descriptors", NULL, NULL },
         { enter_workspace, "entering the workspace", NULL, NULL },
         { privilege_offer_to_oom, "being the first to go when memory runs out", NULL, NULL },
         { set_rlimits, "setting resource limits", NULL, NULL },
@@ -302,7 +301,7 @@ static void settle_kernel(void) {
         fd_close(&fds[NURSERY_GO]);
 }
 
-/* What the C library's fork() does in the child, as far as a process of one thread needs it. */
+/* The part of the C library's fork() in the child that a process with one thread needs. */
 static int clone_kernel(void) {
         struct clone_args args = { .flags = CLONE_PARENT | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
                                    .child_tid = (uint64_t) (uintptr_t) tid_address };

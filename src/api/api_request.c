@@ -21,7 +21,7 @@ static const struct caller_type caller_type;
 
 #define one_of(use) ((const struct share_claim) { .key = (use)->owner, .amount = 1 })
 
-/* ---- its life ---- */
+/* ---- creation and end ---- */
 
 struct api_request *api_request_open(struct service *service, struct http_request *request,
                                      const struct api_match *match, const struct visitor *visitor) {

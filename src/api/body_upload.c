@@ -13,6 +13,7 @@
 #include "daemon/file_receiver.h"
 #include "daemon/operation.h"
 #include "daemon/remote_ask.h"
+#include "http/limits.h"
 #include "http/multipart.h"
 #include "http/text.h"
 #include "session/manager.h"

@@ -12,6 +12,7 @@
 #include "api/routes.h"
 #include "api/sandbox.h"
 #include "api/service.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "daemon/daemon.h"
 #include "daemon/socket_client.h"

@@ -7,7 +7,6 @@
 #include "api/api_request.h"
 #include "api/routes.h"
 #include "api/sandbox.h"
-#include "api/service.h"
 #include "base/memory.h"
 #include "daemon/operation.h"
 #include "http/query.h"
@@ -110,7 +109,7 @@ void execution_shell(struct api_request *api_request) {
 static int check_stays(json_t *body, struct err *err) {
         if (json_is_false(json_object_get(body, "cancel_on_disconnect")))
                 return err_set(err, ERR_USAGE,
-                               "this run ends when its connection breaks, since nobody could read it later; a run of "
+                               "this run ends when its connection breaks, since it could not be read later; a run of "
                                "a sandbox continues");
         return 0;
 }

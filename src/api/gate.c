@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/log.h"
 #include "daemon/daemon.h"
 #include "http/host.h"
 
@@ -66,7 +67,7 @@ bool gate_admits_origin(const struct service *service, struct http_request *requ
         return true;
 }
 
-/* ---- whose it is ---- */
+/* ---- the key of a request ---- */
 
 int gate_load_keys(struct service *service, struct err *err) {
         static struct api_keys fresh; /* large, and used by one at a time */

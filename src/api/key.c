@@ -259,7 +259,7 @@ int api_keys_add(struct api_keys *keys, const struct api_key *key, struct err *e
         return 0;
 }
 
-/* ---- whose is it? ---- */
+/* ---- finding a key ---- */
 
 /* No branch and no index depends on the digests. */
 static unsigned digest_differs(const uint8_t *a, const uint8_t *b) {

@@ -2,7 +2,6 @@
  * client with a key sees the service's totals and the key's own share; the operator, on the UNIX socket, the share of
  * every key. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,8 +1,6 @@
 /* The quotas of keys, and their use. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* 0: no bound. */

@@ -46,7 +46,7 @@ struct session *remote_file_session(struct api_request *api_request, bool create
         return session_config_find_or_create(caller, name, NULL, &is_created, err);
 }
 
-/* ---- its life ---- */
+/* ---- creation and end ---- */
 
 /* Frees `remote`, and returns the request, which is still to be answered. */
 static struct api_request *remote_file_end(struct remote_file *remote) {
@@ -170,10 +170,10 @@ static void remote_file_on_listed(struct remote_file *remote, json_t *answer) {
                 json_object_set(entry, "name", json_object_get(entry, "path"));
                 json_object_del(entry, "path");
         }
-        json_t *told =
+        json_t *result =
                 json_pack("{s:o, s:s, s:O, s:b}", "path", remote_file_describe_path(remote->path), "type", "directory",
                           "entries", entries, "cut", (int) json_is_true(json_object_get(answer, "cut")));
-        api_request_answer(remote_file_end(remote), 200, told);
+        api_request_answer(remote_file_end(remote), 200, result);
 }
 
 static void send_bytes(struct remote_file *remote, const struct file_download_file *file) {
@@ -253,11 +253,11 @@ void remote_file_stat(struct api_request *api_request, struct session *session, 
 }
 
 static void on_changed(struct remote_file *remote, json_t *answer) {
-        json_t *told =
+        json_t *result =
                 json_pack("{s:o}", "path", remote_file_describe_path(remote->is_directory ? remote->path : remote->to));
         int status = remote->is_directory ? 201 : 200;
         (void) answer;
-        api_request_answer(remote_file_end(remote), status, told);
+        api_request_answer(remote_file_end(remote), status, result);
 }
 
 static void ask_change(struct remote_file *remote, json_t *answer) {

@@ -38,7 +38,7 @@ struct remote_zip {
 
 static void remote_zip_next_file(struct remote_zip *zip);
 
-/* ---- its life ---- */
+/* ---- creation and end ---- */
 
 static struct api_request *remote_zip_end(struct remote_zip *zip) {
         struct api_request *api_request = zip->api_request;

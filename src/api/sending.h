@@ -1,7 +1,6 @@
 /* An answer that is read piece by piece while the client takes it: a file, an archive. */
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 

@@ -8,6 +8,7 @@
 #include "api/gate.h"
 #include "api/mcp.h"
 #include "api/routes.h"
+#include "base/log.h"
 #include "daemon/daemon.h"
 #include "session/session.h"
 

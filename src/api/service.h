@@ -5,7 +5,6 @@
  * own socket. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "api/key.h"

@@ -56,7 +56,7 @@ int err_set(struct err *err, enum err_code code, const char *format, ...) {
         return -1;
 }
 
-/* What to do, where that is always the same. */
+/* The remedy, for codes that have only one. */
 static const char *advice_for(int sys_errno) {
         switch (sys_errno) {
         case EMFILE:

@@ -4,8 +4,6 @@
  * never both: the edge (a verb, the daemon) prints `message`, which says what happened, why, and what to do next. */
 #pragma once
 
-#include <stdbool.h>
-
 enum err_code {
         ERR_NONE,
         ERR_USAGE,       /* the caller asked for something malformed */

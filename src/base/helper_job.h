@@ -2,7 +2,6 @@
  * gets the child's whole answer when the child has ended. The child dies with the daemon. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,7 +27,7 @@ struct helper_job_order {
          * takes the answer. It may execute a program, and may read a copy of the daemon's memory. Returns 0, or -1 on
          * failure: then the answer is not used. */
         int (*work)(const int *fds, int out_fd, void *context);
-        /* Gets the answer, or NULL if the child failed or was killed. The job is over: its owner must forget its
+        /* Gets the answer, or NULL if the child failed or was killed. The job is over: its owner must clear its
          * pointer. */
         void (*done)(void *context, const char *bytes, size_t size);
         void *context;

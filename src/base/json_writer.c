@@ -183,7 +183,7 @@ static void put_object(struct json_writer *text, const json_t *object) {
         json_writer_put_literal(text, "}");
 }
 
-/* What runs are made of is written here; the rest is the library's. */
+/* The members of a run are written here; the rest is the library's. */
 void json_writer_put_value(struct json_writer *text, const json_t *value) {
         if (!value || json_is_null(value))
                 json_writer_put_literal(text, "null");

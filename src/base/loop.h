@@ -1,7 +1,6 @@
 /* The event loop of a single-threaded process: descriptors, deadlines, and work to be done after this turn. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -22,7 +21,7 @@ int loop_watch_change(struct loop_watch *watch, uint32_t events);
 void loop_unwatch(struct loop_watch **watch); /* NULL inside is fine */
 
 /* Calls back once, at or after the moment (CLOCK_MONOTONIC, as loop_now_ms counts). The timer is freed before the call:
- * the owner must forget its pointer in the callback. */
+ * the owner must clear its pointer in the callback. */
 struct loop_timer *loop_timer(struct loop *loop, uint64_t at_ms, void (*call)(void *context), void *context);
 void loop_timer_drop(struct loop_timer **timer);
 

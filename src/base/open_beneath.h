@@ -1,8 +1,6 @@
 /* Opening files below a directory, so that no link leads out of it (openat2, Linux 5.6). */
 #pragma once
 
-#include <sys/types.h>
-
 /* No symbolic link is followed anywhere in `path` (-ELOOP); "" is the directory itself. Returns a descriptor or
  * -errno. */
 int open_beneath(int dir_fd, const char *path, int flags);

@@ -1,4 +1,4 @@
-/* Who is at the other end of a UNIX socket. */
+/* The process at the other end of a UNIX socket. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Random ids, which nobody can guess: of runs, of offered inputs, of questions to a kernel. */
+/* Random ids that cannot be guessed: of runs, of offered inputs, of questions to a kernel. */
 #pragma once
 
 enum { RANDOM_ID_SIZE = 33 }; /* 32 hexadecimal digits and the terminator */

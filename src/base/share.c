@@ -69,7 +69,7 @@ static int refuse_share(const struct share_row *row, const char *whose, uint64_t
                        why, row->remedy);
 }
 
-/* What all have together leaves room for the claim. May this key have so much of it, while there are others? */
+/* The sum of all shares leaves room for the claim. May this key have so much of it, while there are others? */
 static int judge_fair_share(const struct share_table *table, const struct share_row *row,
                             const struct share_claim *claim, uint64_t has, uint64_t used, struct err *err) {
         uint64_t amount = claim->amount, reserve = row->total / SHARE_RESERVE_PART;

@@ -4,8 +4,8 @@
  * The trees are opened, checked and cloned outside, as for a box that is made with them. A child of the caller joins
  * the box's mount namespace and moves them onto directories that every box has; it has the caller's capabilities, which
  * no process in the box has, and executes nothing. So the argument of the sealing still holds: the mounts belong to the
- * first user namespace of the box, and a process in the second cannot undo them (box/seal/stage.c, "lock"). What
- * depends on the final mounts, the working directory and Landlock, is done by the kernel before its first request
+ * first user namespace of the box, and a process in the second cannot undo them (box/seal/stage.c, "lock"). The working
+ * directory and Landlock depend on the final mounts: the kernel sets them before its first request
  * (guest/nursery/spawn.c, spawn_settle). */
 #pragma once
 

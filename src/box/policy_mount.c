@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -50,7 +49,7 @@ static char *read_mounts(void) {
         return text;
 }
 
-/* What of `path` comes after the tree, or NULL if it is not in there. */
+/* The rest of `path` behind the tree; NULL if it does not lie below it. */
 static const char *rest_after(const char *path, const char *tree) {
         size_t length = strlen(tree);
         if (length > 0 && tree[length - 1] == '/')

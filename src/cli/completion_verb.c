@@ -43,7 +43,7 @@ static const char *const offers[] = {
         [COMPLETE_SESSIONS] = "_glovebox_sessions",
 };
 
-/* What follows an option that takes a value: each such option is one branch. */
+/* Completes the value of an option: one branch for each option that takes one. */
 static void print_values(const struct option_table *table, const char *indent) {
         (void) printf("%scase $previous in\n", indent);
         for (size_t i = 0; i < table->n_rows; i++) {

@@ -55,7 +55,7 @@ const struct option_row docker_build_rows[DOCKER_BUILD_ROWS] = {
         { TEXT("requirements", requirements, "FILE", "install the packages in this requirements file"),
           .completion = COMPLETE_FILES },
         { TEXT("network", network, "NAME", "network of the build, such as host; default: the engine's own") },
-        { TEXT("certificates", certificates, "FILE", "what pip trusts for its index, in the build alone"),
+        { TEXT("certificates", certificates, "FILE", "certificates for the index of pip, during the build"),
           .variable = "PIP_CERT", .completion = COMPLETE_FILES },
         { TEXT("docker-socket", docker_socket, "PATH", "where dockerd listens"), .variable = "GLOVEBOX_DOCKER_SOCKET",
           .standard = ENGINE_DOCKER_SOCKET, .completion = COMPLETE_FILES },

@@ -1,7 +1,6 @@
 /* `glovebox exec SESSION ...`: code or a command in a session that stays. */
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

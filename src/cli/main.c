@@ -66,7 +66,7 @@ int main(int argc, char **argv) {
         if (fill_standard_descriptors(&err) < 0)
                 return terminal_fail(&err);
         int status = dispatch(argc, argv);
-        /* What was printed but could not be written (a full disk) must not look like success. */
+        /* Output that could not be written (a full disk) must not look like success. */
         if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
                 (void) err_sys(&err, errno, "cannot write to standard output");
                 return terminal_fail(&err);

@@ -1,7 +1,7 @@
 /* Settings files of MCP clients. Each client is a row: where its file is, and under which members the server stands.
  *
- * A file is changed as a whole: written beside itself and renamed, with the mode that it had. What the command cannot
- * keep as it is (comments in JSON) it does not touch: it prints what to add by hand. */
+ * A file is changed as a whole: written beside itself and renamed, with the mode that it had. A file that it cannot
+ * keep as it is (JSON with comments) is not touched: it prints what to add by hand. */
 #include "cli/mcp_install.h"
 
 #include <ctype.h>

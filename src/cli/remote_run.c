@@ -290,7 +290,7 @@ static void report_artifacts(const json_t *result) {
                 (void) fprintf(stderr, "glovebox: and %zu more artifacts\n", count - ARTIFACTS_SHOWN);
 }
 
-/* What programs in a box fail at, and how it is done instead. */
+/* Reasons why programs in a box fail, and remedies. */
 static void report_refusals(const struct remote_run *remote, const json_t *result) {
         if (remote->pip_refused && remote->session)
                 (void) fprintf(stderr,

@@ -1,8 +1,7 @@
-/* What a run wrote into the box's own workspace, which is deleted with the box; only artifacts/ is kept. */
+/* Files that a run wrote into the box's own workspace, which is deleted with the box; only artifacts/ is kept. */
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "cli/run_request.h"
 

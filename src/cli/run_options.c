@@ -151,7 +151,7 @@ const struct option_table run_option_table = { .rows = rows, .n_rows = ELEMENTS(
 
 _Static_assert(ELEMENTS(rows) <= OPTION_ROWS_MAX, "the parser remembers what it has seen in one word");
 
-/* What does not exist is reported by the mount policy. */
+/* The mount policy reports paths that do not exist. */
 static int check_directory(const char *option, const char *path, const char *instead, struct err *err) {
         struct stat status;
         bool is_there = path && stat(path, &status) == 0;
@@ -165,23 +165,21 @@ static int check_directory(const char *option, const char *path, const char *ins
                        path, instead, name);
 }
 
-int run_options_check(const struct run_options *options, struct err *err) {
-        const struct run_request *request = &options->request;
-        if (request->quiet && request->verbose)
-                return err_set(err, ERR_USAGE, "--quiet and --verbose contradict each other; give one of them");
-        if (request->network == RUN_NETWORK_FULL && request->n_hosts)
-                return err_set(err, ERR_USAGE,
-                               "--network full reaches every public host already; leave --allow-host "
-                               "out, or --network full");
-        if (options->code_text && options->module)
-                return err_set(err, ERR_USAGE, "-c gives code and -m names a module; give one of them");
+/* A size where a module's name belongs: `docker run -m 512m` limits the memory. */
+static int check_module(const struct run_options *options, struct err *err) {
         uint64_t bytes;
-        if (options->module && strchr("0123456789", *options->module) &&
+        if (!options->module)
+                return 0;
+        if (options->code_text)
+                return err_set(err, ERR_USAGE, "-c gives code and -m names a module; give one of them");
+        if (strchr("0123456789", *options->module) &&
             units_parse_bytes("-m", options->module, 0, UINT64_MAX, &bytes, NULL) == 0)
                 return err_set(err, ERR_USAGE, "-m names a Python module; to limit the memory: --memory %.20s",
                                options->module);
-        if (options->warm && options->no_daemon)
-                return err_set(err, ERR_USAGE, "--warm and --no-daemon contradict each other; give one of them");
+        return 0;
+}
+
+static int check_mounts(const struct run_request *request, struct err *err) {
         for (size_t i = 0; i < request->n_mounts; i++) {
                 const char *destination = request->mounts[i].destination;
                 if ((request->data && strcmp(destination, "/data") == 0) ||
@@ -192,4 +190,19 @@ int run_options_check(const struct run_options *options, struct err *err) {
         if (check_directory("data", request->data, "/data/", err) < 0)
                 return -1;
         return check_directory("workspace", request->workspace, NULL, err);
+}
+
+int run_options_check(const struct run_options *options, struct err *err) {
+        const struct run_request *request = &options->request;
+        if (request->quiet && request->verbose)
+                return err_set(err, ERR_USAGE, "--quiet and --verbose contradict each other; give one of them");
+        if (request->network == RUN_NETWORK_FULL && request->n_hosts)
+                return err_set(err, ERR_USAGE,
+                               "--network full reaches every public host already; leave --allow-host "
+                               "out, or --network full");
+        if (check_module(options, err) < 0)
+                return -1;
+        if (options->warm && options->no_daemon)
+                return err_set(err, ERR_USAGE, "--warm and --no-daemon contradict each other; give one of them");
+        return check_mounts(request, err);
 }

@@ -20,6 +20,6 @@ static inline bool run_program_reads_code(const struct run_request *request) {
         return request->source == RUN_FROM_INPUT;
 }
 
-/* What it runs, in at most room - 1 bytes of one line, for lists: the first line of its code, the script's name, or the
+/* A description for lists, in one line of at most room - 1 bytes: the first line of its code, the script's name, or the
  * words of the command. Valid UTF-8, without control characters. */
 void run_program_describe(const struct run_request *request, char *ret_text, size_t room);

@@ -3,11 +3,9 @@
 #include "cli/run_warm.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/build.h"
 #include "base/fd.h"
@@ -20,7 +18,6 @@
 #include "cli/run_script_files.h"
 #include "cli/run_state.h"
 #include "cli/session_request.h"
-#include "cli/ui/terminal.h"
 #include "egress/egress.h"
 #include "kernel/kernel_choice.h"
 

@@ -1,14 +1,12 @@
 #include "cli/serve_check.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
 #include "base/memory.h"
-#include "base/units.h"
 #include "image/image.h"
 
 /* "DIR:DIR:…": each must be there, or no mount below it ever is. */

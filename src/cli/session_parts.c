@@ -1,6 +1,5 @@
 /* The words after `glovebox session` and their options. */
 #include "base/memory.h"
-#include "base/units.h"
 #include "cli/box_rows.h"
 #include "cli/session_action.h"
 #include "cli/session_request.h"

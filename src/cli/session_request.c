@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/units.h"
 #include "cli/box_rows.h"
 #include "cli/exec_verb.h"
 #include "cli/ui/terminal.h"

@@ -218,8 +218,8 @@ static int do_set(struct daemon_client *client, const struct session_line *line,
 /* ---- the words ---- */
 
 /* In the order of session_parts. `new` has options of its own. */
-/* What changes a session that stays starts a daemon, as `exec` does. What only looks at sessions, or at what runs,
- * starts none: without a daemon nothing runs. */
+/* Verbs that change a session start a daemon, as `exec` does. Those that only show sessions or runs start none: without
+ * a daemon nothing runs. */
 static const struct {
         int (*run)(struct daemon_client *client, const struct session_line *line, char **names, struct err *err);
         size_t min_names, max_names;

@@ -1,7 +1,6 @@
 #include "cli/source_text.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <iconv.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -286,7 +286,7 @@ const struct verb verbs[] = {
                       "glovebox mcp --install CLIENT [OPTION...]\n"
                       "glovebox mcp --uninstall CLIENT\n",
           .description =
-                  "Speaks the Model Context Protocol with the program that started it, such as Claude Code, "
+                  "Serves the Model Context Protocol to the program that started it, such as Claude Code, "
                   "Cursor or VS Code: its model can run Python and shell commands, and read and write files, in "
                   "sandboxes without a network and without your files, unless options say otherwise. It starts a "
                   "daemon if none is running. When the client disconnects, its sandboxes are removed.\n"

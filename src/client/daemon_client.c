@@ -2,8 +2,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -148,7 +146,7 @@ struct call {
         uint16_t number;
         size_t follows_at;
         bool follows_over; /* END was put, or there is nothing to put */
-        bool deaf;         /* the daemon reads no more; messages that it sent before still come */
+        bool is_shut;      /* the daemon reads no more; messages that it sent before still come */
         json_t *answer;
         struct err *err;
 };
@@ -208,9 +206,9 @@ static int put_input(struct call *call) {
 
 /* If the daemon no longer reads, its answer has the reason. */
 static void daemon_client_flush(struct call *call) {
-        if (call->deaf || message_queue_flush(&call->client->queue, call->client->fd) >= 0)
+        if (call->is_shut || message_queue_flush(&call->client->queue, call->client->fd) >= 0)
                 return;
-        call->deaf = call->follows_over = true;
+        call->is_shut = call->follows_over = true;
         message_queue_release(&call->client->queue);
 }
 

@@ -2,9 +2,7 @@
  * resolves paths beneath the workspace, and no function here opens a path itself. */
 #include "daemon/file_operation.h"
 
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/fd.h"

@@ -12,6 +12,7 @@
 
 #include "base/data_dir.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/peer.h"
 #include "base/unix_listener.h"
 #include "daemon/daemon.h"

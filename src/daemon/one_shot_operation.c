@@ -92,7 +92,7 @@ static int check_whole(const struct run_request *request, bool is_python, struct
                 return err_set(err, ERR_USAGE, "\"cwd\" and \"user\" are for commands and bash, not for Python");
         if (request->detach)
                 return err_set(err, ERR_USAGE,
-                               "this run cannot be detached: its box is gone at its end, and nobody could read it "
+                               "this run cannot be detached: its box is gone at its end, and it could not be read "
                                "later; detach a run of a sandbox");
         return 0;
 }

@@ -150,6 +150,9 @@ int operation_session_log(struct caller *caller, const char *session, size_t lim
 
 /* {} */
 int operation_session_remove(struct caller *caller, const char *session, bool keep_files, struct err *err);
+/* Removes all named sessions of the operator whose names `is_meant` accepts: their client has left. No answer. */
+void operation_session_remove_all(struct session_manager *manager, bool (*is_meant)(const char *name, void *context),
+                                  void *context);
 /* {"interrupted"}: true if a run was active */
 int operation_session_interrupt(struct caller *caller, const char *session, struct err *err);
 /* {}: a new kernel; variables are lost, files stay */

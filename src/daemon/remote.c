@@ -15,7 +15,7 @@
 
 enum { CODE_INSIDE_MAX = 64 << 10 }; /* of a run: longer code follows its request */
 
-/* What may be passed on, and how. */
+/* The operations that may be passed on, and how. */
 static const struct {
         const char *op;
         unsigned traits;
@@ -248,11 +248,10 @@ static int place_run(const struct caller *caller, const struct run_request *requ
         if (!engine.is_instance)
                 return 0;
         if (request->detach)
-                return err_set(
-                        err, ERR_UNSUPPORTED,
-                        "an ephemeral run on engine %s ends with its instance, so nobody can read it later: name "
-                        "a session, or wait for the run",
-                        engine.name);
+                return err_set(err, ERR_UNSUPPORTED,
+                               "an ephemeral run on engine %s ends with its instance, so it cannot be read later: name "
+                               "a session, or wait for the run",
+                               engine.name);
         if (session_config_from_json(caller, request->options, SESSION_CONFIG_LOOK_NOW, &row, err) < 0)
                 return -1;
         json_t *kept = *row.options ? json_loads(row.options, 0, NULL) : NULL;

@@ -1,12 +1,11 @@
 /* Sessions that another Glovebox has: the remote (engine `remote`), or one in an instance of the session's own
- * (engine/instance.h). Nothing of such a session happens here but its name: an
- * operation on it is passed on, over a connection of its own (session/remote_link.h), in the words of docs/PROTOCOL.md,
- * and what comes back is told to the caller as if it had happened here. Its runs, journal, files and variables are the
- * remote's, which keeps them when either daemon dies.
+ * (engine/instance.h). Only the name of such a session is here. Each operation on it is passed on over a connection
+ * (session/remote_link.h), in the format of docs/PROTOCOL.md, and the caller gets the answer as if it came from here.
+ * Its runs, journal, files and variables are the remote's, which keeps them if either daemon dies.
  *
- * A connection may break at any time. What can be asked again is asked again for as long as --remote-timeout says: a
- * run under the id that was chosen for it here, so that the remote executes it once; its output from the event and the
- * byte that were passed on last. What cannot be asked again (a file half sent) is refused with that reason. */
+ * A connection may break at any time. Requests that can be repeated are repeated until --remote-timeout ends:
+ * a run with the id that was chosen for it here, so that the remote executes it once; its output from the event and the
+ * byte that were passed on last. Others (a file half sent) are refused with that reason. */
 #pragma once
 
 #include <jansson.h>

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "engine/remote_tunnel.h"
 
 enum { NUMBER = 1, PIECE = 256 << 10 };
 

@@ -264,7 +264,7 @@ static int settle_move(const struct move *move, struct session **ret_session, st
         }
         if (move->place.is_instance)
                 (void) unlink(move->place.order.marker);
-        remote_sweep(move->manager); /* what is there now has nobody */
+        remote_sweep(move->manager); /* no session has the instance now */
         return sleep_file_exists(session) ? recovery_take_sleep_file(session, err) : 0;
 }
 

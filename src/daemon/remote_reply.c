@@ -1,13 +1,14 @@
 #include "daemon/remote_reply.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/json_bounds.h"
 #include "base/memory.h"
 #include "daemon/remote_answer.h"
+#include "daemon/remote_request.h"
 #include "daemon/remote_request_state.h"
 #include "daemon/socket_client.h"
+#include "engine/remote_tunnel.h"
 #include "session/session.h"
 
 enum { PARSED_MAX = 4 << 20 }; /* answers and events larger than this are checked, not parsed */
@@ -59,7 +60,7 @@ static void take_refusal(struct remote_request *request, json_t *answer, bool is
                 remote_answer_refusal(json_object_get(answer, "error"), request->remote_name, request->session_name);
         json_decref(answer);
         if (is_notice && (err.code == ERR_GONE || err.code == ERR_TIMEOUT)) {
-                request->is_told = false;
+                request->has_answered = false;
                 remote_request_reconnect(request, &err);
                 return;
         }
@@ -135,7 +136,7 @@ static bool remote_reply_take_event(struct remote_request *request, const struct
                 goes_on = take_start(request);
         else if (kind && strcmp(kind, "display") == 0 && caller->stream) {
                 _cleanup_free_ char *data = json_dumps(json_object_get(event, "data"), JSON_COMPACT | JSON_ENCODE_ANY);
-                caller_tell_begun(caller, request->run_id);
+                caller_report_begun(caller, request->run_id);
                 if (data)
                         caller->type->display(caller, data, strlen(data));
         }
@@ -161,7 +162,7 @@ static bool remote_reply_take_output(struct remote_request *request, const struc
         const struct caller_output piece = { request->is_error, false, number, bytes + skipped, size - skipped };
         request->passed += piece.size;
         if (piece.size > 0) {
-                caller_tell_begun(caller, request->run_id);
+                caller_report_begun(caller, request->run_id);
                 caller->type->output(caller, &piece);
         }
         return true;
@@ -186,7 +187,7 @@ bool remote_reply_take(struct remote_request *request, const struct message *mes
                 remote_request_refuse(request, &err, false);
                 return false;
         }
-        request->is_told = true;
+        request->has_answered = true;
         request->away_since_ms = message->request == REMOTE_REQUEST_NUMBER ? 0 : request->away_since_ms;
         switch (message->type) {
         case MESSAGE_EVENT:

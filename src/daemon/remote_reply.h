@@ -1,4 +1,4 @@
-/* What the remote sends for a request that was passed on to it: events, output, data of a file, and the answer. They go
+/* Replies of the remote to a request that was passed on to it: events, output, data of a file, and the answer. They go
  * on to the caller of the request. */
 #pragma once
 

@@ -1,3 +1,4 @@
+#include "daemon/remote_request.h"
 #include "daemon/remote_request_state.h"
 
 #include <errno.h>
@@ -214,7 +215,7 @@ static void connect_now(struct remote_request *request) {
                 remote_request_reconnect(request, &err);
                 return;
         }
-        request->is_told = false;
+        request->has_answered = false;
         request->parser = message_parser_make(MESSAGE_FROM_DAEMON);
         request->queue = message_queue_make(QUEUE_MAX);
         request->watch = loop_watch(manager->loop, request->fd, EPOLLIN, remote_request_on_event, request);
@@ -262,7 +263,7 @@ static bool remote_request_take_messages(struct remote_request *request) {
         return true;
 }
 
-/* The caller has room again. What was received already goes first, and may be the end of it. */
+/* The caller has room again. Data received earlier goes first, and may be the end of it. */
 static void on_wanted(void *context) {
         struct remote_request *request = context;
         remote_request_watch(request);

@@ -3,10 +3,8 @@
 
 #include <jansson.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "session/caller.h"
-#include "wire/message.h"
 
 enum remote_trait {
         REMOTE_AGAIN = 1,    /* repeated if the connection breaks */

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "daemon/remote.h"
-#include "daemon/remote_request.h"
 #include "daemon/upload.h"
 #include "session/manager.h"
 #include "session/remote_place.h"
@@ -30,7 +29,7 @@ struct remote_request {
         bool is_new, detach;
 
         int fd; /* -1: not connected now */
-        bool is_fresh, is_told; /* the connection; the remote has sent something on it */
+        bool is_fresh, has_answered; /* the connection; the remote has sent something on it */
         struct loop_watch *watch;
         struct message_parser parser;
         struct message_queue queue;

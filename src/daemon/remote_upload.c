@@ -1,6 +1,7 @@
 /* Passes on what a caller writes to a file at the remote. */
 #include <stdlib.h>
 
+#include "daemon/remote_request.h"
 #include "daemon/remote_request_state.h"
 #include "daemon/socket_client.h"
 

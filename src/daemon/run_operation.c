@@ -155,7 +155,7 @@ static int send_events(struct caller *caller, const struct session *session, str
                 return -1;
         if (caller->type->accepted)
                 caller->type->accepted(caller, run->run_id);
-        caller_tell_begun(caller, run->run_id);
+        caller_report_begun(caller, run->run_id);
         return spill_run(caller, journal, run->run_id, text, size, session->row.id, err);
 }
 

@@ -1,6 +1,5 @@
 /* Sessions: make, show, list, interrupt, restart, hibernate, remove. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -123,6 +122,16 @@ int operation_session_remove(struct caller *caller, const char *name, bool keep_
         session_remove(session, keep_files);
         caller_answer(caller, json_object());
         return 0;
+}
+
+void operation_session_remove_all(struct session_manager *manager, bool (*is_meant)(const char *name, void *context),
+                                  void *context) {
+        for (struct session *session = manager->sessions, *next; session; session = next) {
+                next = session->next;
+                if (!session->ephemeral && !session_is_going(session) && !*session->row.owner &&
+                    is_meant(session->row.name, context))
+                        session_remove(session, false);
+        }
 }
 
 int operation_session_interrupt(struct caller *caller, const char *name, struct err *err) {

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/json_bounds.h"
@@ -69,7 +68,7 @@ static void close_request(struct client_request *request) {
         if (request->is_admitted)
                 client->guard->settled(client->guard_context, request->is_run);
         free(request);
-        if (client->is_gone && client->n_requests == 0)
+        if (client->state == CLIENT_GONE && client->n_requests == 0)
                 client_bury(client);
 }
 
@@ -132,6 +131,11 @@ static void client_bury(struct client *client) {
         free(client);
 }
 
+static void client_set_state(struct client *client, enum client_state state) {
+        if (state > client->state)
+                client->state = state;
+}
+
 /* Leaving one may end others. */
 static struct client_request *first_to_leave(const struct client *client) {
         struct client_request *request = client->requests;
@@ -160,9 +164,8 @@ static void client_free(struct client *client) {
                 upload_free(client, client->uploads);
         loop_unwatch(&client->watch);
         fd_close(&client->fd);
-        client->closing = true;
         client->n_requests++; /* it stays until all requests were visited */
-        client->is_gone = true;
+        client_set_state(client, CLIENT_GONE);
         for (struct client_request *request; (request = first_to_leave(client));)
                 leave_request(request);
         if (--client->n_requests == 0)
@@ -173,7 +176,7 @@ static void client_free(struct client *client) {
 static void client_end(struct client *client) {
         for (struct client_request *request = client->requests; request; request = request->next)
                 request->is_run = request->is_left = false;
-        if (!client->is_gone) {
+        if (client->state != CLIENT_GONE) {
                 client_free(client);
                 return;
         }
@@ -195,21 +198,22 @@ void client_free_all(struct daemon *daemon, bool is_guarded) {
 /* ---- sending ---- */
 
 static void client_update_watch(struct client *client) {
-        if (client->is_gone)
+        if (client->state == CLIENT_GONE)
                 return;
         size_t queued = message_queue_size(&client->queue);
         /* The answer to another request may flush the whole queue: waiting streams continue then, too. */
         client->is_held_back |= !client_wants_more(client);
         bool waiting = queued > 0 || client->is_held_back || client->has_messages;
-        bool is_read = !client->closing && !client->is_not_read && !client->has_messages && client_wants_more(client);
+        bool is_read = client->state == CLIENT_OPEN && !client->is_not_read && !client->has_messages &&
+                       client_wants_more(client);
         (void) loop_watch_change(client->watch, (is_read ? EPOLLIN : 0) | (waiting ? EPOLLOUT : 0));
 }
 
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size) {
-        if (client->is_gone || (client->closing && type != MESSAGE_ANSWER))
+        if (client->state == CLIENT_GONE || (client->state == CLIENT_CLOSING && type != MESSAGE_ANSWER))
                 return;
         if (message_queue_send(&client->queue, client->fd, type, request, 0, bytes, size) < 0)
-                client->closing = true; /* it has disconnected, or reads too slowly */
+                client_set_state(client, CLIENT_CLOSING); /* it has disconnected, or reads too slowly */
         client_update_watch(client);
 }
 
@@ -221,11 +225,11 @@ void client_hold(struct client *client, bool is_held) {
 }
 
 static int client_send_event(struct client *client, uint16_t request, const char *text, const int *fds, size_t n_fds) {
-        if (client->closing || message_queue_size(&client->queue) > 0)
+        if (client->state != CLIENT_OPEN || message_queue_size(&client->queue) > 0)
                 return -EBUSY;
         int code = message_send_fds(client->fd, MESSAGE_EVENT, request, text, strlen(text), fds, n_fds);
         if (code < 0) {
-                client->closing = true;
+                client_set_state(client, CLIENT_CLOSING);
                 client_update_watch(client);
         }
         return code;
@@ -238,7 +242,7 @@ void client_feed_later(struct client *client) {
 
 bool client_wants_more(const struct client *client) {
         size_t high = client->guard ? CLIENT_CHANNEL_HIGH : CLIENT_STREAM_HIGH;
-        return !client->closing && message_queue_size(&client->queue) < high;
+        return client->state == CLIENT_OPEN && message_queue_size(&client->queue) < high;
 }
 
 /* Of all connections of one key, or (NULL) of all keys. */
@@ -286,15 +290,16 @@ static void socket_client_on_answer(struct caller *caller, const char *text, siz
                 socket_client_on_refuse(caller, &err);
                 return;
         }
-        if (!client->is_gone && is_crowded(client, size, &err)) {
+        if (client->state != CLIENT_GONE && is_crowded(client, size, &err)) {
                 err.code = ERR_BUSY;
                 socket_client_on_refuse(caller, &err);
                 return;
         }
         size_t n_ok = sizeof(ok) - (size == 2 ? 2 : 1); /* an empty object has nothing after the comma */
-        if (!client->is_gone && message_queue_send_joined(&client->queue, client->fd, MESSAGE_ANSWER, request->number,
-                                                          ok, n_ok, text + 1, size - 1) < 0)
-                client->closing = true;
+        if (client->state != CLIENT_GONE &&
+            message_queue_send_joined(&client->queue, client->fd, MESSAGE_ANSWER, request->number, ok, n_ok, text + 1,
+                                      size - 1) < 0)
+                client_set_state(client, CLIENT_CLOSING);
         client_update_watch(client);
         close_request(request);
 }
@@ -303,11 +308,11 @@ static void socket_client_on_output(struct caller *caller, const struct caller_o
         const struct client_request *request = (struct client_request *) caller;
         struct client *client = request->client;
         enum message_type type = output->is_error ? MESSAGE_ERR : MESSAGE_OUT;
-        if (client->is_gone || output->size == 0)
+        if (client->state == CLIENT_GONE || output->size == 0)
                 return;
         if (message_queue_send(&client->queue, client->fd, type, request->number, (uint32_t) output->number,
                                output->bytes, output->size) < 0)
-                client->closing = true;
+                client_set_state(client, CLIENT_CLOSING);
         client_update_watch(client);
 }
 
@@ -327,7 +332,7 @@ static void socket_client_on_display(struct caller *caller, const char *data, si
 static void socket_client_on_accepted(struct caller *caller, const char *run_id) {
         const struct client_request *request = (struct client_request *) caller;
         char text[96];
-        if (!(caller->stream || request->wants_start) || request->client->is_gone)
+        if (!(caller->stream || request->wants_start) || request->client->state == CLIENT_GONE)
                 return;
         int size = snprintf(text, sizeof(text), "{\"event\":\"start\",\"run_id\":\"%.32s\"}", run_id);
         client_send(request->client, MESSAGE_EVENT, request->number, text, (size_t) size);
@@ -371,7 +376,7 @@ static void client_hang_up(struct client *client, const char *why) {
         struct err err;
         (void) err_set(&err, ERR_PROTOCOL, "%s: the connection is closed", why);
         send_refusal(client, 0, &err);
-        client->closing = true;
+        client_set_state(client, CLIENT_CLOSING);
         client_update_watch(client);
 }
 
@@ -436,7 +441,7 @@ static int client_receive_data(struct client *client) {
                 if (code <= 0)
                         return code;
                 upload_receive(client, &message);
-                if (client->closing || message.size < (left < sizeof(piece) ? left : sizeof(piece)))
+                if (client->state != CLIENT_OPEN || message.size < (left < sizeof(piece) ? left : sizeof(piece)))
                         return 1;
         }
         return 1;
@@ -446,7 +451,7 @@ static int client_receive_data(struct client *client) {
 static void client_handle_messages(struct client *client) {
         uint64_t began_us = loop_now_us();
         client->has_messages = false;
-        while (!client->closing) {
+        while (client->state == CLIENT_OPEN) {
                 struct message message;
                 client->has_messages = !client_wants_more(client) || loop_now_us() - began_us > MESSAGES_US;
                 if (client->has_messages)
@@ -494,11 +499,12 @@ static void socket_client_on_event(void *context, uint32_t events) {
                 if (has_room && client->has_messages)
                         client_handle_messages(client);
         }
-        bool reads = !client->closing && !client->has_messages;
+        bool reads = client->state == CLIENT_OPEN && !client->has_messages;
         if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && reads && client_receive(client) < 0) {
                 client_free(client);
                 return;
         }
-        if (client->closing && (message_queue_size(&client->queue) == 0 || (events & (EPOLLHUP | EPOLLERR))))
+        if (client->state != CLIENT_OPEN &&
+            (message_queue_size(&client->queue) == 0 || (events & (EPOLLHUP | EPOLLERR))))
                 client_free(client);
 }

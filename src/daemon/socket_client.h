@@ -53,6 +53,13 @@ struct client_holder {
         void *context;
 };
 
+/* Only client_set_state writes it, and it only grows. */
+enum client_state {
+        CLIENT_OPEN,
+        CLIENT_CLOSING, /* nothing more is read; it is closed when the queue is flushed */
+        CLIENT_GONE,    /* it has disconnected; its runs go on, and are counted until they end */
+};
+
 struct client {
         struct client *next;
         struct daemon *daemon;
@@ -64,11 +71,10 @@ struct client {
         struct download *downloads;
         struct client_request *requests; /* newest first */
         size_t n_requests;
-        bool closing;           /* after the queue is flushed */
+        enum client_state state;
         bool is_held_back;      /* the queue was full: streams may wait for room */
         bool is_not_read;       /* see client_hold */
         bool has_messages;      /* received and not handled yet */
-        bool is_gone;           /* it has disconnected; its runs go on, and are counted until they end */
         const struct client_guard *guard; /* NULL: the operator's own connection */
         void *guard_context;
         char owner[65], from[64];

@@ -8,6 +8,7 @@
 
 #include "base/dir.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "session/group_sweep.h"
 #include "session/network.h"
 #include "session/recovery.h"
@@ -15,7 +16,6 @@
 #include "session/waiting_run.h"
 #include "store/disk_reserve.h"
 #include "store/packages.h"
-#include "store/reaper.h"
 #include "store/session_file.h"
 
 struct takeover {

@@ -3,7 +3,6 @@
 
 #include <jansson.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/err.h"
 #include "wire/message.h"

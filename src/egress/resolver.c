@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "base/share.h"
 #include "egress/host.h"
 

@@ -3,7 +3,6 @@
  * stopped when its lookup is cancelled; it counts for its box until it returns. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/loop.h"

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "egress/proxy.h"
+#include "egress/rules.h"
 
 enum {
         FLOW_ROOM = 32 << 10,

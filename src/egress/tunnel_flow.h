@@ -3,7 +3,7 @@
 
 #include "base/loop.h"
 #include "egress/request.h"
-#include "egress/tunnel.h"
+#include "egress/resolver.h"
 
 enum tunnel_state { READING, RESOLVING, CONNECTING, PASSING, LINGERING };
 enum tunnel_side { CLIENT, SERVER };

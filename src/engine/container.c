@@ -21,7 +21,6 @@
 #include "box/spec.h"
 #include "engine/container_config.h"
 #include "engine/handshake.h"
-#include "engine/programs.h"
 #include "engine/unix_http.h"
 
 enum {

@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 
 #include "base/memory.h"
-#include "box/spec.h"
 #include "engine/entry_arguments.h"
 
 enum {

@@ -1,4 +1,4 @@
-/* What docker and podman are told about a container: its limits, mounts and restrictions, as the JSON of their API. */
+/* A container's limits, mounts and restrictions, as the JSON of docker's and podman's API. */
 #pragma once
 
 #include <jansson.h>

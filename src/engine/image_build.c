@@ -149,7 +149,7 @@ static const char *build_socket_path(const struct engine_settings *settings, con
         return strcmp(engine, "podman") == 0 ? settings->podman_socket : settings->docker_socket;
 }
 
-/* What to do about a failed build, by a part of its error message. */
+/* Remedies for a failed build, by a part of its error message. */
 static const char *build_remedy(const char *reason) {
         static const struct {
                 const char *part, *remedy;

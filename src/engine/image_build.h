@@ -17,7 +17,7 @@ struct image_build_order {
         const char *network;      /* of the build steps; "": the engine's default */
         const char *requirements; /* the text of a requirements file */
         size_t requirements_size;
-        const char *certificates; /* a file of certificates that pip trusts for its index; "": none */
+        const char *certificates; /* a file of certificates for the index of pip; "": none */
         void (*report)(void *context, const char *line); /* the engine's output, without control characters */
         void *context;
 };

@@ -7,12 +7,10 @@
 #include "engine/incus.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -27,7 +25,6 @@
 #include "engine/handshake.h"
 #include "engine/incus_call.h"
 #include "engine/instance_incus.h"
-#include "engine/program_call.h"
 #include "engine/programs.h"
 
 enum {
@@ -262,8 +259,7 @@ static int incus_sweep(const struct engine_settings *settings, const char *owner
                        void (*remaining)(const char *name, void *context), void *context, struct err *err) {
         json_t *json, *item;
         size_t i;
-        if (incus_query(settings, "listing instances", "GET", "/1.0/instances?recursion=1", NULL, INCUS_SHORT_MS, &json,
-                        err) < 0)
+        if (incus_list_instances(settings, &json, err) < 0)
                 return -1;
         json_array_foreach (json, i, item) {
                 const char *name = json_string_value(json_object_get(item, "name"));

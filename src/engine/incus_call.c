@@ -119,6 +119,11 @@ int incus_query_instance(const struct engine_settings *settings, const char *wha
         return incus_query(settings, what, method, path, body, INCUS_SHORT_MS, ret_json, err);
 }
 
+int incus_list_instances(const struct engine_settings *settings, json_t **ret_json, struct err *err) {
+        return incus_query(settings, "listing instances", "GET", "/1.0/instances?recursion=1", NULL, INCUS_SHORT_MS,
+                           ret_json, err);
+}
+
 const char *incus_text(json_t *json, const char *group, const char *key) {
         const char *text = json_string_value(json_object_get(json_object_get(json, group), key));
         return text ? text : "";

@@ -36,6 +36,9 @@ int incus_query(const struct engine_settings *settings, const char *what, const 
 int incus_query_instance(const struct engine_settings *settings, const char *what, const char *method, const char *name,
                          const char *rest, json_t *body, json_t **ret_json, struct err *err);
 
+/* All instances of the server, with their configuration: an array. */
+int incus_list_instances(const struct engine_settings *settings, json_t **ret_json, struct err *err);
+
 /* json[group][key], or "". */
 const char *incus_text(json_t *json, const char *group, const char *key);
 

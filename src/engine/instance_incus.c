@@ -210,8 +210,7 @@ int instance_incus_list(const struct engine_settings *settings, const char *owne
                         void (*each)(const char *name, void *context), void *context, struct err *err) {
         json_t *json, *item;
         size_t i;
-        if (incus_query(settings, "listing instances", "GET", "/1.0/instances?recursion=1", NULL, INCUS_SHORT_MS, &json,
-                        err) < 0)
+        if (incus_list_instances(settings, &json, err) < 0)
                 return -1;
         json_array_foreach (json, i, item) {
                 const char *name = json_string_value(json_object_get(item, "name"));

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +20,7 @@
 #include "base/process_title.h"
 #include "engine/incus.h"
 #include "engine/incus_call.h"
-#include "engine/instance_link.h"
+#include "engine/instance.h"
 #include "engine/instance_link_settings.h"
 #include "engine/remote_tunnel.h"
 #include "engine/stdio_channel.h"

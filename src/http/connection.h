@@ -45,7 +45,7 @@ struct http_request {
         unsigned replaced;      /* bits of the default headers that are among them */
         bool is_bodiless;       /* HEAD, 204, 304: what is written is thrown away */
         uint64_t answer_left;   /* of an ANSWER_FIXED */
-        bool wants_drained;     /* a write said "wait" */
+        bool wants_drained;     /* a write returned "wait" */
 };
 
 struct http_connection {

@@ -97,7 +97,7 @@ int64_t http_content_length(const struct http_request *request);
 struct http_events {
         void (*on_body)(void *context, const char *bytes, size_t size); /* a piece, in order; borrowed for the call */
         void (*on_body_end)(void *context); /* also for a request without a body */
-        void (*on_drained)(void *context); /* the stream wants more again */
+        void (*on_drained)(void *context); /* the stream takes more again */
         void (*on_gone)(void *context);
 };
 
@@ -119,7 +119,7 @@ int http_collect_body(struct http_request *request, size_t max,
 /* ---- the answer ---- */
 
 /* Adds a header to the answer to come. -EINVAL: not a header, or one that the server writes itself; -ENOBUFS: too many.
- * What the server adds by default (Cache-Control, Content-Security-Policy) is replaced by one of the same name. */
+ * It replaces a header of the same name that the server adds by default (Cache-Control, Content-Security-Policy). */
 int http_add_header(struct http_request *request, const char *name, const char *value);
 
 /* The whole answer in one. `type` NULL: no Content-Type. HEAD gets the head of it, 204 and 304 no body. -errno: nothing

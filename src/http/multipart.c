@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "http/media.h"
+#include "http/limits.h"
 #include "http/text.h"
 
 enum step {
@@ -207,7 +207,7 @@ static int report_data(struct multipart *multipart, const char *bytes, size_t si
         return multipart->events->on_data(multipart->context, bytes, size, err);
 }
 
-/* Looks for the delimiter. What may be its beginning is held back, over the end of `bytes` too; it need not be stored,
+/* Looks for the delimiter. A possible beginning of it is held back, over the end of `bytes` too; it need not be stored,
  * as its length determines it. No byte but the delimiter's first is a CR, so that a match never overlaps another. */
 static int multipart_take_data(struct multipart *multipart, const char *bytes, size_t size, size_t *ret_taken,
                                struct err *err) {

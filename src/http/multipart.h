@@ -1,12 +1,9 @@
 /* multipart/form-data (RFC 7578) as a stream: parts are reported as they arrive, and only a part's head is buffered. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/err.h"
-#include "http/limits.h"
 
 struct multipart;
 

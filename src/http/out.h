@@ -2,7 +2,6 @@
 #pragma once
 
 #include <stddef.h>
-#include <stdint.h>
 
 struct http_out {
         char *bytes;
@@ -17,7 +16,7 @@ static inline size_t http_out_size(const struct http_out *out) {
 int http_out_add(struct http_out *out, const void *bytes, size_t size, size_t max);
 int http_out_add_text(struct http_out *out, const char *text, size_t max);
 
-/* Forgets the first `size` bytes, which were sent. */
+/* Drops the first `size` bytes, which were sent. */
 void http_out_drop(struct http_out *out, size_t size);
 
 /* Gives back most of the room of what was dropped, if that is much. */
@@ -26,6 +25,6 @@ void http_out_shrink(struct http_out *out);
 /* Gives the room back when it is large and holds nothing. */
 void http_out_trim(struct http_out *out);
 
-/* Forgets the last bytes: back to a size that it had before. */
+/* Drops the last bytes: back to a size that it had before. */
 void http_out_cut(struct http_out *out, size_t size);
 void http_out_free(struct http_out *out);

@@ -1,7 +1,6 @@
 /* Errors as application/problem+json (RFC 9457). */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

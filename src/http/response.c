@@ -1,4 +1,4 @@
-/* What a handler answers. */
+/* The answer of a handler. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 bool http_is_token_character(char character);
 bool http_is_token(const char *text, size_t size); /* not empty */
 
-/* What may stand in a header's value: no control character but the tab. */
+/* True if the text may be the value of a header: it has no control character but the tab. */
 bool http_is_value(const char *text, size_t size);
 
 /* The same name, whatever the case of its ASCII letters. */

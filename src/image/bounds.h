@@ -1,8 +1,6 @@
 /* Every bound on the contents of an archive. */
 #pragma once
 
-#include <stdint.h>
-
 enum {
         BOUND_PATH = 4095,          /* bytes of one path, and of one link's target */
         BOUND_DEPTH = 256,          /* components of one path; removal holds one descriptor for each */

@@ -1,8 +1,6 @@
 /* Which of the host's Python interpreters the host image uses. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/err.h"
 
 #define PYTHON_OF_SYSTEM "/usr/bin/python3"

@@ -1,7 +1,6 @@
 /* <data>/images: the list of images, and creating one atomically. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"

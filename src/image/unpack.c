@@ -56,7 +56,7 @@ static int unpack_enter(struct unpack *unpack, const char *parent, const char *p
         return 0;
 }
 
-/* Clears the way for an entry. What goes lies below the remembered parent, which therefore stays good. */
+/* Clears the way for an entry. The removed entry lies below the remembered parent, which therefore stays valid. */
 static int remove_existing_entry(struct unpack *unpack, const char *name, const char *path, struct err *err) {
         struct stat st;
         if (fstatat(unpack->parent_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)

@@ -168,8 +168,8 @@ struct journal_run {
 size_t journal_list(const struct journal *journal, struct journal_run *runs, size_t n);
 int journal_find(const struct journal *journal, const char *run_id, struct journal_run *ret_run, struct err *err);
 
-/* The event with this number of this run; ERR_NOT_FOUND when it does not exist (yet). ERR_DAMAGED, from here on: what
- * is on the disk is not what was written. */
+/* The event with this number of this run; ERR_NOT_FOUND when it does not exist (yet). ERR_DAMAGED, from here on: the
+ * bytes on the disk are not those that were written. */
 int journal_event(struct journal *journal, const char *run_id, uint64_t number, struct journal_event *ret_event,
                   struct err *err);
 

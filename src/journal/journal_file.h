@@ -104,8 +104,8 @@ int journal_reader_next(struct journal_reader *reader, struct journal_record *re
  * read next; 0: there is none; -errno. */
 int journal_reader_seek_request(struct journal_reader *reader);
 
-/* Writes a record with one system call: `fixed` (at most JOURNAL_CHECKED bytes), then `rest`. What a full disk left of
- * it is cut off again. */
+/* Writes a record with one system call: `fixed` (at most JOURNAL_CHECKED bytes), then `rest`. If the disk is full, the
+ * part that was written is cut off again. */
 int journal_record_write(int fd, uint64_t base, uint64_t at, enum journal_kind kind, const void *fixed,
                          size_t fixed_size, const void *rest, size_t rest_size, uint64_t *ret_next_at);
 

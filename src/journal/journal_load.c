@@ -174,7 +174,7 @@ static int apply_stream(struct journal *journal, const struct journal_record *re
         return 0;
 }
 
-/* What a record means, if it may stand where it stands. -EBADMSG if not. `limits`: where the streams' files end. */
+/* Applies a record, if it may stand in this place. -EBADMSG if not. `limits`: where the streams' files end. */
 static int apply_record(struct journal *journal, const struct journal_record *record, const uint64_t *limits) {
         switch (record->kind) {
         case JOURNAL_KIND_BEGIN:

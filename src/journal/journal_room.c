@@ -2,7 +2,6 @@
  * become full. */
 #include <errno.h>
 #include <fcntl.h>
-#include <unistd.h>
 
 #include "journal/journal_state.h"
 #include "store/disk_reserve.h"

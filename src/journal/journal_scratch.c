@@ -33,7 +33,7 @@ void journal_scratch_stop(void) {
 }
 
 /* Returns a descriptor or -errno. */
-static int make_file(void) {
+static int journal_scratch_make_file(void) {
         int fd = open(place, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
         if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
                 return fd < 0 ? -errno : fd;
@@ -55,7 +55,7 @@ int journal_scratch_open(struct journal **ret_journal, struct err *err) {
         struct journal *journal = journal_alloc();
         int code = journal ? 0 : -ENOMEM;
         for (size_t i = 0; i < JOURNAL_FILES && code >= 0; i++)
-                code = journal->fds[i] = make_file();
+                code = journal->fds[i] = journal_scratch_make_file();
         if (code < 0) {
                 journal_free(journal);
                 return err_sys(err, -code, "making the journal of a run in %s", place);

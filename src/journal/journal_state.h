@@ -138,7 +138,7 @@ void journal_scratch_close(struct journal *journal);
 /* Opens the files in dir_fd and builds the index from what is in them. */
 int journal_load(struct journal *journal, bool *ret_torn, struct err *err);
 
-/* Drops old runs when there are too many or they are too large. What cannot be rewritten now is tried again later. */
+/* Drops old runs when there are too many or they are too large. If that fails now, it is tried again later. */
 void journal_rotate(struct journal *journal);
 void journal_rotate_along(struct journal *journal, size_t size); /* so many bytes were added: two are copied for each */
 void journal_rotation_release(struct journal *journal);

@@ -92,7 +92,7 @@ static void kernel_close_parts(struct kernel *kernel) {
         loop_unwatch(&kernel->status_watch);
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
                 loop_unwatch(&kernel->output_watch[i]);
-        if (kernel->fds[MAKER_PIDFD] >= 0 && kernel->talk != KERNEL_DEAF)
+        if (kernel->fds[MAKER_PIDFD] >= 0 && kernel->connection != KERNEL_IGNORED)
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
         cpu_reserve_release(kernel);
         cpu_weight_forget(kernel);
@@ -276,7 +276,7 @@ void kernel_end(struct kernel *kernel) {
 
 void kernel_give_up(struct kernel *kernel, const char *why) {
         kernel->host_trouble = why;
-        if (kernel->talk != KERNEL_TALKS)
+        if (kernel->connection != KERNEL_CONNECTED)
                 loop_unwatch(&kernel->replies_watch);
         else
                 kernel_end(kernel);
@@ -284,7 +284,7 @@ void kernel_give_up(struct kernel *kernel, const char *why) {
 
 void kernel_break_off(struct kernel *kernel) {
         kernel_note_end(kernel, KERNEL_END_PROTOCOL);
-        if (kernel->talk != KERNEL_TALKS)
+        if (kernel->connection != KERNEL_CONNECTED)
                 loop_unwatch(&kernel->replies_watch); /* its end is being dealt with */
         else
                 kernel_end(kernel);
@@ -293,9 +293,9 @@ void kernel_break_off(struct kernel *kernel) {
 /* The process has ended, but its last frames may still be in the pipe: a result, or the end of a sleep. */
 static void read_last_frames(struct kernel *kernel) {
         enum { TURNS_MAX = 2 * (KERNEL_REPLY_MAX >> 16) };
-        if (kernel->talk == KERNEL_TALKS)
-                kernel->talk = KERNEL_ENDING;
-        for (int turn = 0; turn < TURNS_MAX && kernel->replies_watch && kernel->talk != KERNEL_DEAF; turn++) {
+        if (kernel->connection == KERNEL_CONNECTED)
+                kernel->connection = KERNEL_ENDING;
+        for (int turn = 0; turn < TURNS_MAX && kernel->replies_watch && kernel->connection != KERNEL_IGNORED; turn++) {
                 if (pipe_waiting(kernel->fds[MAKER_REPLIES]) == 0)
                         break;
                 kernel_on_replies(kernel, EPOLLIN);
@@ -339,7 +339,7 @@ static void on_caller_late(void *context) {
 /* The caller of a program has its wait status now, and leaves when it has read the output. Removing the box before that
  * would take the processors from a caller who waits for nothing else. */
 static bool leaves_end_to_caller(struct kernel *kernel) {
-        if (!kernel->handed_over || !kernel->exited || kernel->talk != KERNEL_TALKS)
+        if (!kernel->handed_over || !kernel->exited || kernel->connection != KERNEL_CONNECTED)
                 return false;
         kernel->caller_timer = loop_timer(kernel->loop, loop_now_ms() + CALLER_LEAVES_MS, on_caller_late, kernel);
         if (kernel->caller_timer)
@@ -387,7 +387,7 @@ void kernel_kill(struct kernel *kernel) {
         if (kernel->end_cause == KERNEL_END_OVER && kernel->fds[MAKER_KERNEL] >= 0)
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_KERNEL], SIGKILL);
         (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
-        kernel->talk = KERNEL_DEAF;
+        kernel->connection = KERNEL_IGNORED;
         loop_unwatch(&kernel->replies_watch);
 }
 

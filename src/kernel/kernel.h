@@ -58,10 +58,10 @@ enum kernel_state {
 };
 
 /* How far the connection is still used. It only changes in this order. */
-enum kernel_talk {
-        KERNEL_TALKS,
+enum kernel_connection {
+        KERNEL_CONNECTED,
         KERNEL_ENDING, /* its process has ended: nothing more is sent to it, and its last frames are read */
-        KERNEL_DEAF,   /* killed: further frames are ignored */
+        KERNEL_IGNORED, /* killed: further frames are ignored */
 };
 
 /* Why it is being ended, if not by itself. A later row counts more than an earlier one. */
@@ -90,7 +90,7 @@ struct kernel {
         struct loop *loop;
         const struct cgroup_host *host;
         const struct kernel_listener *listener;
-        void *owner; /* the listener's business */
+        void *owner; /* for the listener */
 
         char id[27], group[48];
         char engine[16]; /* that made its box; "": native */
@@ -134,7 +134,7 @@ struct kernel {
         int wait_status;
         const char *host_trouble; /* why it was ended, if its code was not the cause; else NULL */
         uint64_t short_since_ms; /* since when the daemon has no memory for its frames; 0: it has */
-        enum kernel_talk talk;
+        enum kernel_connection connection;
         enum kernel_end_cause end_cause;
         struct cgroup_usage usage; /* as of the last kernel_measure */
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
@@ -167,8 +167,8 @@ int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err
  * the owner knows what is open, kernel_resume hands on what was answered so far, and sends the open request again: the
  * kernel ignores one that it has. It may be dead or free afterwards.
  *
- * If its journal was damaged or has a gap, it may be busy with a run that nobody knows, and where the next frame begins
- * is unknown. Then it is sent a PING, and everything before its PONG is skipped: at worst a result is lost, and no
+ * If its journal was damaged or has a gap, it may be busy with an unknown run, and where the next frame begins is
+ * unknown. Then it is sent a PING, and everything before its PONG is skipped: at worst a result is lost, and no
  * variable. It gets timeout_ms for that. */
 int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], struct err *err);
 void kernel_resume(struct kernel *kernel, uint64_t timeout_ms);
@@ -206,15 +206,15 @@ static inline bool kernel_was_ready(const struct kernel *kernel) {
 
 /* True if a request can be sent to it now. */
 static inline bool kernel_is_free(const struct kernel *kernel) {
-        return kernel->state == KERNEL_IDLE && kernel->talk == KERNEL_TALKS && !kernel->is_out_of_step;
+        return kernel->state == KERNEL_IDLE && kernel->connection == KERNEL_CONNECTED && !kernel->is_out_of_step;
 }
 
 /* Marks the start of a run: usage from now on is its own. It reads nothing, because the last measurement is still
  * valid. */
 void kernel_mark_usage(struct kernel *kernel);
 
-/* Reads what was used into kernel->usage: oom_kills and cpu_us since the mark, and the peak of memory. Once dead, what
- * was read at the end. */
+/* Reads the usage into kernel->usage: oom_kills and cpu_us since the mark, and the peak of memory. After its death, the
+ * usage that was read at the end. */
 void kernel_measure(struct kernel *kernel);
 
 /* The same at the end of a run, unless the run was shorter than a millisecond: then reading would take too long, so its

@@ -332,7 +332,8 @@ static bool handle_frames(struct kernel *kernel) {
         bool good = true;
         if (kernel->is_out_of_step && !skip_to_pong(kernel))
                 return true;
-        while (good && kernel->talk != KERNEL_DEAF && kernel->inbound_size - kernel->inbound_at >= HEADER_SIZE) {
+        while (good && kernel->connection != KERNEL_IGNORED &&
+               kernel->inbound_size - kernel->inbound_at >= HEADER_SIZE) {
                 const char *head = kernel->inbound + kernel->inbound_at, *payload = head + HEADER_SIZE;
                 enum kernel_frame type = (unsigned char) head[4];
                 uint32_t size;
@@ -384,7 +385,7 @@ static void wait_for_memory(struct kernel *kernel) {
                 kernel->short_since_ms = now_ms;
                 daemon_log("the daemon is short of memory: what kernel %s answers has to wait", kernel->id);
         }
-        if (kernel->talk != KERNEL_TALKS || now_ms - kernel->short_since_ms > MEMORY_PATIENCE_MS)
+        if (kernel->connection != KERNEL_CONNECTED || now_ms - kernel->short_since_ms > MEMORY_PATIENCE_MS)
                 kernel_give_up(kernel, "the daemon ran out of memory for what it answered");
         else
                 kernel_pause_watch(kernel, kernel->replies_watch);
@@ -407,7 +408,7 @@ void kernel_on_replies(void *context, uint32_t events) {
                 wait_for_memory(kernel);
                 return;
         }
-        bool was_ending = kernel->talk != KERNEL_TALKS;
+        bool was_ending = kernel->connection != KERNEL_CONNECTED;
         ssize_t n = take_bytes(kernel, kernel->inbound + kernel->inbound_size, INBOUND_TURN);
         if (n == -EAGAIN)
                 return;
@@ -425,7 +426,7 @@ void kernel_on_replies(void *context, uint32_t events) {
         kernel->inbound_size += (size_t) n;
         kernel->reply_bytes += (size_t) n;
         bool good = handle_frames(kernel);
-        if (kernel->talk == KERNEL_DEAF) {
+        if (kernel->connection == KERNEL_IGNORED) {
                 if (kernel->end_cause == KERNEL_END_OVER && !was_ending)
                         kernel_end(kernel);
                 return;
@@ -443,7 +444,7 @@ static bool replay_received_frames(struct kernel *kernel) {
         kernel->replays = true;
         journal_unread(kernel->journal);
         bool good = true;
-        for (size_t size = 1; good && size > 0 && kernel->talk != KERNEL_DEAF;) {
+        for (size_t size = 1; good && size > 0 && kernel->connection != KERNEL_IGNORED;) {
                 if (!inbound_make_room(kernel, kernel->inbound_size + INBOUND_TURN)) {
                         kernel->host_trouble = "the daemon had no memory for what it answered";
                         break;
@@ -456,7 +457,7 @@ static bool replay_received_frames(struct kernel *kernel) {
                 good = handle_frames(kernel);
         }
         kernel->replays = false;
-        return (good && !kernel->host_trouble) || kernel->talk == KERNEL_DEAF;
+        return (good && !kernel->host_trouble) || kernel->connection == KERNEL_IGNORED;
 }
 
 /* Puts the open request at the front of what is to be sent, if it is known. */
@@ -483,7 +484,7 @@ void kernel_resume(struct kernel *kernel, uint64_t timeout_ms) {
                           !journal_is_torn(kernel->journal);
         if (kernel->host_trouble)
                 kernel_give_up(kernel, kernel->host_trouble);
-        else if (kernel->talk != KERNEL_TALKS || kernel_is_dead(kernel))
+        else if (kernel->connection != KERNEL_CONNECTED || kernel_is_dead(kernel))
                 return;
         else if (!is_in_step)
                 kernel_find_step(kernel, timeout_ms);

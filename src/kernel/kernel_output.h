@@ -1,4 +1,4 @@
-/* What a kernel prints: its pipes stdout and stderr, which go into the journal. kernel_drain is in kernel.h. */
+/* The output of a kernel: its pipes stdout and stderr, which go into the journal. kernel_drain is in kernel.h. */
 #pragma once
 
 #include "kernel/kernel.h"

@@ -2,7 +2,6 @@
  * client, so that quotas count active runs. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/loop.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "daemon/operation.h"
 #include "daemon/socket_client.h"
 #include "daemon/socket_request.h"
 #include "daemon/upload.h"
@@ -16,7 +17,7 @@
 #include "session/session_config_check.h"
 
 #define CHANNEL_NAME "mcp-"
-enum { RUN_TOLD_MS = 5, CHANNEL_ID_LENGTH = 26, ORPHANS_MS = 30 * 1000 };
+enum { RUN_REPORTED_MS = 5, CHANNEL_ID_LENGTH = 26, ORPHANS_MS = 30 * 1000 };
 
 /* The upload is the daemon's side of the DATA that comes in; it lives as long as the connection's request. */
 struct channel {
@@ -97,7 +98,8 @@ static void mcp_channel_on_accepted(struct mcp_call *call, const char *sandbox, 
         (void) sandbox;
         (void) run_id;
         if (call->is_run && !own->run_timer)
-                own->run_timer = loop_timer(call->peer->manager->loop, loop_now_ms() + RUN_TOLD_MS, report_run, own);
+                own->run_timer =
+                        loop_timer(call->peer->manager->loop, loop_now_ms() + RUN_REPORTED_MS, report_run, own);
 }
 
 static void on_release(struct mcp_call *call) {
@@ -249,28 +251,20 @@ static bool is_of_channel(const char *name) {
                name[strlen(CHANNEL_NAME) + CHANNEL_ID_LENGTH] == '-';
 }
 
+static bool is_orphan(const char *name, void *context) {
+        (void) context;
+        return is_of_channel(name) && !method_is_open(name);
+}
+
 /* If a relay and a daemon are killed together, sandboxes without an owner remain. A living relay opens its channel
  * again soon after the daemon has started. */
 static void remove_orphans(struct session_manager *manager) {
-        if (loop_now_ms() - manager->started_ms < ORPHANS_MS)
-                return;
-        for (struct session *session = manager->sessions, *next; session; session = next) {
-                next = session->next;
-                if (!session->ephemeral && !session_is_going(session) && !*session->row.owner &&
-                    is_of_channel(session->row.name) && !method_is_open(session->row.name))
-                        session_remove(session, false);
-        }
+        if (loop_now_ms() - manager->started_ms >= ORPHANS_MS)
+                operation_session_remove_all(manager, is_orphan, NULL);
 }
 
-static void remove_sandboxes(struct channel *channel) {
-        struct session_manager *manager = channel->peer.manager;
-        const char *prefix = channel->peer.prefix;
-        for (struct session *session = manager->sessions, *next; session; session = next) {
-                next = session->next;
-                if (!session->ephemeral && !session_is_going(session) && !*session->row.owner &&
-                    strncmp(session->row.name, prefix, strlen(prefix)) == 0)
-                        session_remove(session, false);
-        }
+static bool is_of_this_channel(const char *name, void *prefix) {
+        return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
 static void on_finish(struct upload *upload) {
@@ -295,7 +289,7 @@ static void on_abandon(struct upload *upload) {
                 mcp_call_drop(call);
         }
         if (channel->is_open && is_left && !channel->keeps_sandboxes)
-                remove_sandboxes(channel);
+                operation_session_remove_all(manager, is_of_this_channel, channel->peer.prefix);
         json_decref(channel->options);
         free(channel->place);
         free(channel->line);
@@ -303,7 +297,7 @@ static void on_abandon(struct upload *upload) {
 
 /* ---- its beginning ---- */
 
-static int read_options(const struct caller *caller, struct channel *channel, json_t *json, struct err *err) {
+static int channel_read_options(const struct caller *caller, struct channel *channel, json_t *json, struct err *err) {
         static const char *const own[] = { "op", "name", "keep", "operator", NULL };
         enum { N_NOT_OPTIONS = 3 }; /* of them */
         const char *name = json_string_value(json_object_get(json, "name"));
@@ -331,7 +325,7 @@ static int open_channel(struct caller *caller, json_t *json, struct err *err) {
         struct channel *channel = calloc(1, sizeof(*channel));
         if (!channel)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        int code = caller_is_operator(caller) ? read_options(caller, channel, json, err)
+        int code = caller_is_operator(caller) ? channel_read_options(caller, channel, json, err)
                                               : err_set(err, ERR_REFUSED, "a channel is the operator's; use POST /mcp");
         if (code < 0) {
                 json_decref(channel->options);

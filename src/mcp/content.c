@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "http/text.h"
 #include "mcp/ask.h"
 #include "mcp/resource.h"
+#include "mcp/slice.h"
 #include "mcp/task.h"
 #include "store/artifact.h"
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "mcp/mcp.h"
-#include "mcp/slice.h"
 
 /* "content":[{"type":"text","text":…}], and "isError" if so. */
 void content_put_text_result(struct json_writer *members, const char *text, size_t size, bool is_error);

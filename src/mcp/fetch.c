@@ -44,7 +44,7 @@ bool fetch_is_needed(const struct mcp_call *call, const char *name) {
         return session ? session->is_remote : remote_is_wanted(manager, (json_t *) (uintptr_t) call->peer->options);
 }
 
-/* ---- its life ---- */
+/* ---- creation and end ---- */
 
 static void fetch_free(struct fetch *fetch) {
         remote_ask_drop(fetch->ask);

@@ -1,5 +1,5 @@
-/* Files of a sandbox that another Glovebox has (engine remote), for tools and resources: what they show of a file is a
- * few MiB at most, so that much of it is fetched into memory, and they go on as with a file that is here. */
+/* Files of a sandbox that another Glovebox has (engine remote), for tools and resources. They show at most a few MiB of
+ * a file, so that much is fetched into memory, and they go on as with a local file. */
 #pragma once
 
 #include <stdbool.h>

@@ -48,7 +48,7 @@ static const struct {
                   "test://mixed-content-resource", "application/json", "{\\\"test\\\":\\\"data\\\",\\\"value\\\":123}"),
           false, NULL, NULL, NULL },
         { "test_error_handling", TEXT("This tool intentionally returns an error for testing"), true, NULL, NULL, NULL },
-        { "test_tool_with_progress", TEXT("progress was told"), false, report_progress, NULL, NULL },
+        { "test_tool_with_progress", TEXT("progress was reported"), false, report_progress, NULL, NULL },
         { "test_tool_with_logging", TEXT("three messages were logged"), false, report_log, NULL, NULL },
         { "test_logging_tool", TEXT("logged, if that was wanted"), false, report_log, NULL, NULL },
         { "test_streaming_elicitation", TEXT("nothing is asked here"), false, NULL, NULL, NULL },

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
 
 #define MCP_MODERN_VERSION "2026-07-28"
 #define MCP_LEGACY_VERSION "2025-11-25"

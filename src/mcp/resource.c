@@ -1,6 +1,5 @@
 #include "mcp/resource.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -22,7 +22,7 @@ static size_t skip_string(struct slice whole, size_t at) {
                         return whole.size;
                 if (!escape)
                         return (size_t) (quote - whole.bytes) + 1;
-                at = (size_t) (escape - whole.bytes) + 1; /* what is escaped is passed over by the loop */
+                at = (size_t) (escape - whole.bytes) + 1; /* the loop skips escaped bytes */
         }
         return whole.size;
 }

@@ -9,7 +9,6 @@
 #include "base/base64.h"
 #include "base/fd.h"
 #include "base/memory.h"
-#include "base/utf8.h"
 #include "mcp/ask.h"
 #include "mcp/content.h"
 #include "mcp/tool.h"

@@ -4,6 +4,7 @@
 #include "base/loop.h"
 #include "mcp/ask.h"
 #include "mcp/content.h"
+#include "mcp/slice.h"
 #include "mcp/tool.h"
 
 enum { RUN_TIMEOUT_MS = 3600 * 1000 };

@@ -1,10 +1,8 @@
 /* Tools that make, list and close sandboxes. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "mcp/ask.h"
-#include "mcp/content.h"
 #include "mcp/tool.h"
 #include "store/registry.h"
 

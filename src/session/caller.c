@@ -108,7 +108,7 @@ struct session *caller_find_session(const struct caller *caller, const char *nam
         return session;
 }
 
-void caller_tell_begun(struct caller *caller, const char *run_id) {
+void caller_report_begun(struct caller *caller, const char *run_id) {
         if (caller->is_begun)
                 return;
         caller->is_begun = true;

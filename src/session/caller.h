@@ -103,7 +103,7 @@ void caller_done(struct caller *caller, const char *status);
 struct session *caller_find_session(const struct caller *caller, const char *name, struct err *err);
 
 /* Calls `begun`, unless it was called before. */
-void caller_tell_begun(struct caller *caller, const char *run_id);
+void caller_report_begun(struct caller *caller, const char *run_id);
 
 /* Takes the reference. */
 void caller_answer(struct caller *caller, json_t *answer);

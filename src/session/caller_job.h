@@ -1,8 +1,6 @@
 /* Work for a caller that a child process does (base/helper_job.h), because code in a box decides how long it takes. */
 #pragma once
 
-#include <stdint.h>
-
 #include "base/err.h"
 #include "base/json_writer.h"
 

@@ -1,7 +1,6 @@
 /* Counters of events since the daemon started, for /metrics. They only increase. */
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* The ends of runs: the statuses of a result, and runs without one. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "session/install.h"
 #include "session/serve_options.h"

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/claim.h"
+#include "base/log.h"
 #include "session/session.h"
 #include "store/reaper.h"
 

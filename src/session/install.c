@@ -10,6 +10,7 @@
 #include "base/json_bounds.h"
 #include "base/memory.h"
 #include "base/units.h"
+#include "egress/rules.h"
 #include "image/python.h"
 #include "session/caller.h"
 #include "session/network.h"
@@ -31,7 +32,7 @@ struct install {
         uint64_t begun_ms;
         char script[4300];
         struct helper_job *job;
-        struct loop_timer *timer; /* while the kernel is asked */
+        struct loop_timer *timer; /* while the kernel answers */
         json_t *result;           /* of the helper's run */
         json_t *report;           /* what was installed */
         struct err err;           /* why the install failed, if code is not ERR_NONE */
@@ -258,7 +259,7 @@ static void install_on_accepted(struct caller *caller, const char *run_id) {
 
 static void install_on_begun(struct caller *caller, const char *run_id) {
         if (caller->behalf_of)
-                caller_tell_begun(caller->behalf_of, run_id);
+                caller_report_begun(caller->behalf_of, run_id);
 }
 
 /* The install continues even if its output is not read; the excess is dropped and counted. */
@@ -298,7 +299,7 @@ void install_fill_request(const struct install *install, struct maker_request *r
         (void) snprintf(request->packages, sizeof(request->packages), "%.1000s", install->session->state_dir);
 }
 
-/* What the kernel of the helper box executes: pip, with the settings of the host's pip. */
+/* The command for the kernel of the helper box: pip, with the settings of the host's pip. */
 static json_t *make_command(const struct install *install, json_t *settings) {
         json_t *argv = json_pack("[s, s]", "-I", INSTALL_SCRIPT), *env = json_object();
         static const char *const fixed[][2] = {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "box/cgroup/cgroup.h"
 #include "kernel/kernel.h"

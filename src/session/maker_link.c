@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "session/group_sweep.h"
 #include "session/kernel_order.h"
 #include "session/kernel_pool.h"

@@ -9,6 +9,7 @@
 #include "base/data_dir.h"
 #include "base/data_id.h"
 #include "base/fnv.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "box/host/host_trial.h"
 #include "box/host/identity.h"

@@ -7,11 +7,10 @@
 #include <stdint.h>
 
 #include "base/helper.h"
-#include "base/log.h"
+#include "base/helper_program.h"
 #include "base/loop.h"
 #include "base/share.h"
 #include "box/cgroup/cgroup.h"
-#include "egress/egress.h"
 #include "session/counters.h"
 #include "session/disk.h"
 #include "session/remote_link.h"

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
+#include "base/log.h"
 #include "base/memory.h"
+#include "egress/egress.h"
+#include "egress/rules.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 

@@ -2,9 +2,9 @@
  * dies; then it gets all boxes with a network again. */
 #pragma once
 
-#include "egress/egress.h"
 #include "session/manager.h"
 
+struct egress_rules;
 struct session;
 
 /* The hosts that a session's boxes may reach: session->granted, or those of its row, limited to what the operator

@@ -1,6 +1,5 @@
 #include "session/program.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/build.h"

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
+#include "base/log.h"
 #include "kernel/kernel.h"
 #include "session/run_result.h"
 #include "session/session.h"

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -13,6 +12,9 @@
 #include <jansson.h>
 
 #include "base/fd.h"
+#include "base/log.h"
+#include "engine/instance_link.h"
+#include "engine/remote_tunnel.h"
 #include "session/manager.h"
 #include "session/remote_place.h"
 #include "session/serve_options.h"

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/helper_program.h"
 #include "base/loop.h"
-#include "engine/instance_link.h"
-#include "engine/remote_tunnel.h"
+#include "engine/instance.h"
 
 struct remote_place;
 struct session_manager;
@@ -33,7 +33,7 @@ struct remote_link {
         struct loop_watch *watch, *instances_watch;
         char runs[REMOTE_RUNS_MAX][INSTANCE_NAME_MAX]; /* instances of ephemeral runs that are under way */
         struct remote_idle idle[REMOTE_IDLE_MAX];
-        char vm_trouble[400]; /* why there are no virtual machines, as the last sweep heard it; "": there may be */
+        char vm_trouble[400]; /* why there are no virtual machines, from the last sweep; "": there may be */
 };
 
 void remote_link_init(struct session_manager *manager);

@@ -3,7 +3,6 @@
 
 #include <stdbool.h>
 
-#include "base/err.h"
 #include "engine/instance.h"
 #include "store/registry.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "kernel/kernel_reply.h"
 #include "session/artifact_collect.h"
@@ -112,11 +113,11 @@ void run_write_request(const struct run *run, struct json_writer *text) {
 }
 
 /* Also for the runs behind it: they have a kernel, too. */
-void run_tell_begun(struct session *session) {
+void run_report_begun(struct session *session) {
         for (struct run *run = session->runs; run; run = run->next)
                 for (struct caller *caller = run->callers, *next; caller; caller = next) {
                         next = caller->next;
-                        caller_tell_begun(caller, run->id);
+                        caller_report_begun(caller, run->id);
                 }
 }
 
@@ -127,7 +128,7 @@ void run_add_caller(struct run *run, struct caller *caller) {
         if (caller->type->accepted)
                 caller->type->accepted(caller, run->id);
         if (run->session->runs && run->session->runs->started)
-                caller_tell_begun(caller, run->id);
+                caller_report_begun(caller, run->id);
         if (run->started)
                 run_feed_caller(run, caller);
 }
@@ -205,7 +206,7 @@ static void put_cuts(struct json_writer *text, const uint64_t cut[static JOURNAL
         json_writer_put_literal(text, "}");
 }
 
-/* What the run printed, bounded, and the rest of the object, whose first part is there. -1: it cannot be read. */
+/* Writes the run's output, bounded, and the rest of the object, whose first part is there. -1: it cannot be read. */
 static int put_run_output(struct json_writer *text, const struct journal *journal, const struct journal_run *record,
                           struct err *err) {
         static const char *const keys[] = { ",\"stdout\":", ",\"stderr\":" };

@@ -17,7 +17,7 @@ struct session;
 enum {
         RUN_INLINE_MAX = 1 << 20, /* of each stream, in an answer that is not a stream itself */
         RUN_INLINE_WRITTEN_MAX = 2 << 20, /* the same as JSON, where a control character has six bytes */
-        RUN_READERS_MAX = 32, /* who stream it */
+        RUN_READERS_MAX = 32, /* callers that stream it */
         RUN_DISPLAYS_MAX = 100,
         RUN_DISPLAYS_BYTES_MAX = 3 << 20, /* of all of them together; what does not fit is left out */
 };
@@ -54,7 +54,7 @@ struct run {
         bool is_excused;        /* its session was past its disk limit already when it began: these were in use */
         uint64_t disk_bytes, disk_files;
         struct run_displays displays;
-        struct caller *callers; /* who waits for it */
+        struct caller *callers; /* those that wait for it */
 };
 
 /* Checks that there is memory for one more run with this request. The text of all runs, and that of one key's, are
@@ -73,16 +73,16 @@ void run_free(struct run *run);
 void run_write_request(const struct run *run, struct json_writer *text);
 
 /* The first run of a session has begun: calls `begun` of its callers, and of those of the runs behind it (caller.h). */
-void run_tell_begun(struct session *session);
+void run_report_begun(struct session *session);
 
 /* Adds a caller, which gets the result and, with `stream`, the output. */
 void run_add_caller(struct run *run, struct caller *caller);
 
-/* The same for one who only reads along. ERR_LIMIT: enough do already, and all of them get what the run prints in one
+/* The same for one that only reads along. ERR_LIMIT: enough do already, and all of them get what the run prints in one
  * turn. */
 int run_add_reader(struct run *run, struct caller *caller, struct err *err);
 
-/* The kernel said RESULT. */
+/* The kernel has sent RESULT. */
 struct kernel_reply;
 void run_finish(struct run *run, const struct kernel_reply *reply);
 

@@ -1,5 +1,5 @@
-/* What a run has shown so far, for its result. Many runs may each show megabytes and then compute for long: only a little
- * of each is in memory, the rest in a file without a name. */
+/* The displays of a run so far, for its result. Many runs may each show megabytes and then compute for long: only a
+ * little of each is in memory, the rest in a file without a name. */
 #pragma once
 
 #include <stdbool.h>

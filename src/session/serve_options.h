@@ -10,7 +10,7 @@
 #include "egress/rules.h"
 #include "engine/engine.h"
 
-#define SERVE_RESERVE_STANDARD UINT64_MAX /* as much as session/disk.c thinks fit */
+#define SERVE_RESERVE_STANDARD UINT64_MAX /* session/disk.c computes it */
 
 enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 64, SERVE_BOX_POOL_MAX = 64 };
 

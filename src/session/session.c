@@ -1,8 +1,6 @@
 #include "session/session.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/fd.h"

@@ -58,7 +58,7 @@ struct session_remote {
         bool is_moving_there; /* its instance is being made for it */
 };
 
-/* What is known of the files below artifacts/ (session/artifact_collect.h). */
+/* The files below artifacts/, as last seen (session/artifact_collect.h). */
 struct session_artifacts {
         struct artifact_list seen;    /* as they were after the last run, */
         struct json_writer seen_many; /* or, if they were many, in packed form, */

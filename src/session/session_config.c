@@ -133,8 +133,8 @@ static bool is_kept(const struct caller *caller, const json_t *json, bool has_ne
 }
 
 /* Options for the maker alone are stored as JSON. */
-static int read_options(const struct caller *caller, json_t *json, bool has_network, struct registry_session *row,
-                        struct err *err) {
+static int session_config_read_options(const struct caller *caller, json_t *json, bool has_network,
+                                       struct registry_session *row, struct err *err) {
         static const char *const keys[] = { "env",       "mounts",   "data",    "script",
                                             "script_at", "operator", "network", "users" };
         json_t *kept = json_object();
@@ -213,7 +213,7 @@ int session_config_from_json(const struct caller *caller, json_t *json, enum ses
         (void) snprintf(row.image, sizeof(row.image), "%s", options->image);
         (void) snprintf(row.owner, sizeof(row.owner), "%s", caller->owner);
         if (read_members(caller, json, &row, &has_network, err) < 0 ||
-            read_options(caller, json, has_network, &row, err) < 0 ||
+            session_config_read_options(caller, json, has_network, &row, err) < 0 ||
             session_config_check(caller, json, look, &row, err) < 0)
                 return -1;
         session_engine_set_limits(caller->manager, json_object_get(json, "limits"), &row);
@@ -241,7 +241,7 @@ static int check_other_place(const struct caller *caller, const struct session *
                 json_object_set_new(asked, "engine", json_string(*own.name ? own.name : "native"));
         if (!is_given(asked, "image"))
                 json_object_set_new(asked, "image", json_string(session->row.image));
-        int code = read_options(caller, asked, true, row, err);
+        int code = session_config_read_options(caller, asked, true, row, err);
         json_decref(asked);
         return code;
 }

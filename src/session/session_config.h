@@ -9,8 +9,8 @@
 struct caller;
 struct session;
 
-/* When are the directories opened that a box is to be shown? A program's box is made at once, and the maker's look, a
- * moment later, is enough: one at a large tree takes long, and all other callers of the daemon would wait for it. */
+/* When are the directories opened that a box is to be shown? A program's box is made at once, so the maker, a moment
+ * later, opens them: for a large tree that takes long, and all other callers of the daemon would wait. */
 enum session_config_look {
         SESSION_CONFIG_LOOK_NOW,
         SESSION_CONFIG_LOOK_LATER,

@@ -23,7 +23,7 @@ int session_engine_settle(struct session_manager *manager, struct err *err);
 /* True if another Glovebox serves this session: the remote, or the one in its instance. */
 bool session_engine_is_remote(const struct registry_session *row);
 
-/* What a request with these options (NULL: none) means by "engine" and "isolation". Refuses rather than weakens. */
+/* Resolves "engine" and "isolation" of a request with these options (NULL: none). Refuses rather than weakens. */
 int session_engine_read(const struct session_manager *manager, json_t *json, struct session_engine *ret_engine,
                         struct err *err);
 

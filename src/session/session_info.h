@@ -1,5 +1,4 @@
-/* What is known about a session, to be shown: the daemon's own facts, typed, and one function that writes them
- * as JSON. */
+/* The description of a session: the daemon's own facts as a struct, and one function that writes them as JSON. */
 #pragma once
 
 #include <jansson.h>

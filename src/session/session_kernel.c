@@ -2,11 +2,11 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "session/install.h"
 #include "session/kernel_order.h"

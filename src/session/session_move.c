@@ -1,7 +1,6 @@
 #include "session/session_move.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 #include "session/session_question.h"
+#include "base/log.h"
 #include "session/session_config.h"
 
 #include <stdio.h>
@@ -10,7 +11,6 @@
 #include "session/held_back.h"
 #include "session/install.h"
 #include "session/session_kernel.h"
-#include "session/session_run.h"
 #include "session/sleep_file.h"
 #include "session/sleep_report.h"
 

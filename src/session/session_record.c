@@ -9,7 +9,6 @@
 
 #include "base/fd.h"
 #include "base/fnv.h"
-#include "base/remove_tree.h"
 #include "session/caller.h"
 #include "session/install.h"
 #include "session/kernel_pool.h"

@@ -1,8 +1,8 @@
 /* The removal of a session. */
 #include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "session/install.h"
 #include "session/manager.h"

@@ -1,7 +1,6 @@
 #include "session/session_run.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -109,7 +108,7 @@ void session_start_run(struct session *session) {
         disk_begin_run(session, run);
         session->manager->counters.runs_started++;
         session_set_state(session, SESSION_RUNNING);
-        run_tell_begun(session);
+        run_report_begun(session);
 }
 
 void session_adopt_run(struct session *session, const struct journal_request *open) {

@@ -1,7 +1,6 @@
 /* The states of a session, and which may follow which. */
-#include <stdlib.h>
 
-#include "base/memory.h"
+#include "base/log.h"
 #include "session/session.h"
 
 static const char *const names[SESSION_STATES] = {

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/log.h"
 #include "session/session.h"
 #include "store/tenant_file.h"
 

@@ -1,5 +1,6 @@
 #include "session/sleep_report.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-/* What a kernel says about a sleep or a wake, cut to what a person reads. The kernel's box wrote it. */
+/* A kernel's report about a sleep or a wake, shortened for people. The kernel's box wrote it. */
 #pragma once
 
 #include <jansson.h>

@@ -41,7 +41,7 @@ struct spill {
         const struct spill_source *source; /* for the child, which has a copy */
 };
 
-/* What the child writes into a spill: the output of a run from event `cursor`, then a text. */
+/* Written into a spill by the child: the output of a run from event `cursor`, then a text. */
 struct spill_source {
         int fd; /* of the spill */
         struct journal *journal;

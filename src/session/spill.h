@@ -2,9 +2,7 @@
  * that neither memory nor the session is held by the reader. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/err.h"
 

@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "session/session.h"
 

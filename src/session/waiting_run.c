@@ -13,6 +13,7 @@
 
 #include "base/crc32c.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "session/recovery.h"
 #include "session/session.h"
@@ -120,7 +121,7 @@ static struct run *read_run(struct session *session, uint64_t number, bool *ret_
         return run;
 }
 
-/* A damaged file begins with the run's id, mostly: the run fails at its turn, and whoever waits for it learns why. */
+/* A damaged file usually begins with the run's id. The run fails when its turn comes, and its callers get the reason. */
 static struct run *read_damaged_run(struct session *session, uint64_t number) {
         static const char before[] = "{\"id\":\"";
         char path[1200], text[sizeof(before) + 32] = { 0 };

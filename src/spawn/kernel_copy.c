@@ -28,7 +28,7 @@ static bool is_same(const struct stat *a, const struct stat *b) {
 
 /* By rename, so that a kernel that imports just then gets one or the other; with the time of the original, by which the
  * next box sees that it is the same. */
-static int copy_file(int from_fd, int to_fd, const char *name, const struct stat *status) {
+static int kernel_copy_file(int from_fd, int to_fd, const char *name, const struct stat *status) {
         char part[280];
         _cleanup_free_ char *bytes = NULL;
         size_t size = 0;
@@ -63,7 +63,7 @@ static int copy_package(int from_fd, int to_fd) {
                     (fstatat(to_fd, entry->d_name, &copied, AT_SYMLINK_NOFOLLOW) == 0 && is_same(&status, &copied)))
                         continue;
                 has_changed = true;
-                code = copy_file(from_fd, to_fd, entry->d_name, &status);
+                code = kernel_copy_file(from_fd, to_fd, entry->d_name, &status);
         }
         (void) closedir(directory);
         return code < 0 ? code : has_changed;

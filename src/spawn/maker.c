@@ -393,7 +393,7 @@ static void take_request(const struct maker_settings *settings, const struct cgr
                 launch_job(settings, host, fd, &request);
 }
 
-/* What a turn waits for: the boxes under way, the nurseries, and requests of the daemon. */
+/* One iteration waits for: the boxes under way, the nurseries, and requests of the daemon. */
 struct watches {
         struct pollfd polled[FLIGHTS_MAX + NURSERIES_MAX + 1];
         size_t n_flights, n_nurseries; /* when they were listed */

@@ -102,7 +102,7 @@ static void copy_names(char *ret_names, size_t room, const char *names) {
 
 bool nursery_read_answer(struct nursery *nursery) {
         struct nursery_answer answer;
-        ssize_t size = read(nursery->answer_fd, &answer, sizeof(answer)); /* poll said that it does not block */
+        ssize_t size = read(nursery->answer_fd, &answer, sizeof(answer)); /* poll: it does not block */
         if (size != sizeof(answer) || !answer.ready || nursery->state != NURSERY_STARTING) {
                 struct err err;
                 char names[sizeof(answer.failed)] = "";
@@ -111,7 +111,7 @@ bool nursery_read_answer(struct nursery *nursery) {
                 if (*names)
                         (void) err_set(&err, ERR_UNSUPPORTED, "its imports started threads: %s", names);
                 else
-                        (void) err_set(&err, ERR_GONE, size <= 0 ? "it died" : "it talks nonsense");
+                        (void) err_set(&err, ERR_GONE, size <= 0 ? "it died" : "its answer was malformed");
                 nursery_fail(nursery, &err);
                 return true;
         }

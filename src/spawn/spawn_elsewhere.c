@@ -5,15 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/host/identity.h"
-#include "box/seal/environment.h"
 #include "box/seal/tree.h"
 #include "engine/engine.h"
 #include "engine/mount_dir.h"
+#include "spawn/image_cache.h"
 #include "spawn/kernel_copy.h"
 #include "spawn/spawn_job_state.h"
 

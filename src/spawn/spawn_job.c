@@ -19,10 +19,10 @@
 #include "box/late_mounts.h"
 #include "box/policy.h"
 #include "box/seal/environment.h"
-#include "box/seal/tree.h"
 #include "engine/programs.h"
 #include "spawn/image_cache.h"
 #include "spawn/spawn_job_state.h"
+#include "store/packages.h"
 #include "wire/frame.h"
 
 void spawn_job_free(struct spawn_job *job) {
@@ -170,7 +170,7 @@ int spawn_job_start_kernel(struct spawn_job *job, struct maker_reply *reply, str
         return code;
 }
 
-static int read_options(struct spawn_job *job, struct err *err) {
+static int spawn_job_read_options(struct spawn_job *job, struct err *err) {
         const char *options = job->request->options;
         job->options = json_loads(*options ? options : "{}", JSON_REJECT_DUPLICATES, NULL);
         job->has_users = json_is_true(json_object_get(job->options, "users")) && !job->request->installs;
@@ -179,7 +179,7 @@ static int read_options(struct spawn_job *job, struct err *err) {
 
 /* Image and options; the nursery is not used if the image is not the one that it imported. */
 static int spawn_job_begin(struct spawn_job *job, struct err *err) {
-        if (read_options(job, err) < 0)
+        if (spawn_job_read_options(job, err) < 0)
                 return -1;
         if (image_cache_open(job->settings, job->request->image, &job->image, &job->fingerprint, err) < 0 ||
             spawn_job_read_env(job, err) < 0 || !(job->environment = spawn_job_make_environment(job, err)))
@@ -382,7 +382,7 @@ int spawn_job_attach(const struct maker_settings *settings, const struct maker_r
         job->is_leased = request->box_is_leased;
         job->uid = request->box_is_leased ? request->box_uid : geteuid();
         job->gid = request->box_is_leased ? (gid_t) request->box_uid : getegid(); /* leased as a pair: identity.h */
-        int code = read_options(job, err) < 0 || spawn_job_open_late_trees(job, err) < 0
+        int code = spawn_job_read_options(job, err) < 0 || spawn_job_open_late_trees(job, err) < 0
                            ? -1
                            : late_mounts_attach(box_pidfd, job->mounts, job->n_mounts, job->uid, job->gid, err);
         if (code == 0)

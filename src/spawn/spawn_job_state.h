@@ -5,9 +5,7 @@
 
 #include "box/box.h"
 #include "box/seal/box_clone.h"
-#include "spawn/image_cache.h"
 #include "spawn/spawn_job.h"
-#include "store/packages.h"
 
 #define SESSION_DIR "/run/session"
 

@@ -4,10 +4,8 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/memory.h"
@@ -16,6 +14,7 @@
 #include "box/seal/tree.h"
 #include "spawn/spawn_job.h"
 #include "spawn/spawn_job_state.h"
+#include "store/packages.h"
 
 static int keep_open(int fd) {
         int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);

@@ -33,7 +33,7 @@ static uid_t id_in_namespace(uid_t host_id) {
         return identity_has_range() ? host_id - (IDENTITY_FIRST_UID + 1) + LEASES_IN_NAMESPACE : BOX_UID;
 }
 
-static int write_map(pid_t pid, const char *file, unsigned own) {
+static int supervisor_write_map(pid_t pid, const char *file, unsigned own) {
         char path[64], text[128];
         (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, file);
         if (identity_has_range())
@@ -93,9 +93,9 @@ int supervisor_start(struct supervisor *supervisor, struct err *err) {
         fd_close(&theirs);
         const struct timeval patience = { .tv_sec = ANSWER_WAIT_S };
         (void) setsockopt(ours, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-        int code = write_map(pid, "gid_map", getegid());
+        int code = supervisor_write_map(pid, "gid_map", getegid());
         if (code == 0)
-                code = write_map(pid, "uid_map", geteuid());
+                code = supervisor_write_map(pid, "uid_map", geteuid());
         if (code < 0)
                 (void) err_sys(err, -code, "mapping the ids of a supervisor");
         else if (fd_write_all(start_write, "i", 1) < 0 || receive_answer(ours, NULL, err) < 0)

@@ -4,7 +4,6 @@
 #include <grp.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,7 +18,7 @@
 enum { PROGRAM_FD = SUPERVISOR_FD + 1 };
 
 /* Nothing stays open but the socket, as SUPERVISOR_FD, and the program. */
-static int arrange_descriptors(int fd, int program_fd) {
+static int supervisor_become_arrange_descriptors(int fd, int program_fd) {
         _cleanup_fd_ int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
         int kept = fcntl(fd, F_DUPFD_CLOEXEC, PROGRAM_FD + 1);
         int kept_program = fcntl(program_fd, F_DUPFD_CLOEXEC, PROGRAM_FD + 1);
@@ -46,7 +45,7 @@ static int supervisor_become_prepare(int start_fd, int *fd, int program_fd, bool
                 return -errno;
         code = privilege_join_fresh_keyring();
         if (code == 0)
-                code = arrange_descriptors(*fd, program_fd);
+                code = supervisor_become_arrange_descriptors(*fd, program_fd);
         if (code < 0)
                 return code;
         *fd = SUPERVISOR_FD;

@@ -61,7 +61,7 @@ static int supervisor_process_make_root(void) {
 
 /* ---- requests ---- */
 
-/* False when it could not be said. */
+/* False if it could not be sent. */
 static bool supervisor_process_answer(int fd, int code, const struct err *err, int pidfd) {
         struct supervisor_answer reply = { .code = code };
         if (code < 0)

@@ -370,8 +370,8 @@ static int copy_data(int source, int target, off_t size) {
 
 /* Copies the file's present contents, which may differ from those when it was listed; if it is no regular file any
  * more, it is skipped. */
-static int copy_file(int workspace_fd, const char *from, int out_fd, const char *to, uint64_t max_bytes,
-                     uint64_t *ret_size) {
+static int artifact_copy_file(int workspace_fd, const char *from, int out_fd, const char *to, uint64_t max_bytes,
+                              uint64_t *ret_size) {
         struct stat status;
         _cleanup_fd_ int source = tenant_file_open(workspace_fd, from, O_RDONLY, &status);
         if (source < 0)
@@ -424,13 +424,13 @@ int artifact_copy_out(int workspace_fd, struct artifact_list *list, const char *
                 struct artifact *artifact = &list->items[i];
                 const char *to = artifact->path + strlen("artifacts/");
                 uint64_t size = 0;
-                int code = copy_file(workspace_fd, artifact->path, out_fd, to, room, &size);
+                int code = artifact_copy_file(workspace_fd, artifact->path, out_fd, to, room, &size);
                 if (code == -ENOSPC || code == -EDQUOT || code == -EIO) {
                         (void) err_sys(err, -code, "copying artifact %s to %s", artifact->path, out_dir);
                         undo_copies(out_fd, list, kept);
                         if (made)
                                 (void) rmdir(out_dir);
-                        /* What is left in the list stays owned by it: the dropped ones lie behind the kept ones. */
+                        /* The list still owns all of its entries: the dropped ones lie behind the kept ones. */
                         for (; i < list->count; i++)
                                 list->items[kept++] = list->items[i];
                         list->count = kept;

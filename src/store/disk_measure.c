@@ -152,7 +152,7 @@ static void disk_measure_count(struct walk *walk, int dir_fd, const char *name) 
                 disk_measure_enter_below(walk, dir_fd, name);
 }
 
-/* What is left of a piece is kept while a directory in it is walked through; deep down it is read again instead. */
+/* The rest of a piece is kept while a directory in it is walked through; deep down it is read again instead. */
 static void keep_piece(struct walk *walk, size_t depth, const char *bytes, long at, long size) {
         struct level *level = &walk->levels[depth - 1];
         if (at == size || depth > PIECES_MAX)

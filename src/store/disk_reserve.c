@@ -37,7 +37,7 @@ static uint64_t wanted_bytes(void) {
 }
 
 /* If the file system cannot allocate space without writing, there is no reserve. 0 or -errno. */
-static int make_file(void) {
+static int disk_reserve_make_file(void) {
         char path[4200];
         reserve_path(path);
         _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -85,7 +85,7 @@ void disk_reserve_open(const char *data_dir) {
                         disk_reserve_enter(empty_file());
                 return;
         }
-        int code = make_file();
+        int code = disk_reserve_make_file();
         if (code == -ENOSPC || code == -EDQUOT)
                 disk_reserve_enter(false);
         else if (code < 0 && code != -EOPNOTSUPP)
@@ -102,7 +102,7 @@ bool disk_reserve_use(void) {
 }
 
 void disk_reserve_restore(void) {
-        if (!is_in_use || free_bytes(NULL) < 2 * wanted_bytes() || make_file() < 0)
+        if (!is_in_use || free_bytes(NULL) < 2 * wanted_bytes() || disk_reserve_make_file() < 0)
                 return;
         is_in_use = false;
         daemon_log("there is space on the disk with %s again: the reserve is made anew, runs are taken", directory);

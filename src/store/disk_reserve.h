@@ -2,8 +2,8 @@
  *
  * When a write of the daemon fails for lack of space, the file is emptied and the write is retried. So results, ends
  * and the registry can be written, and a daemon starts, on a disk that is full. From then on the reserve is in use, and
- * new runs and sessions are refused, until there is space again and the file can be made anew. What a session needs to
- * end its run is reserved in its journal besides (journal_room.c): no other file can take that space. */
+ * new runs and sessions are refused, until there is space again and the file can be made anew. The space that a session
+ * needs to end its run is reserved in its journal besides (journal_room.c): no other file can take that space. */
 #pragma once
 
 #include <stdbool.h>

@@ -63,7 +63,7 @@ static int set_limits(int fd, uint32_t number, uint64_t bytes, uint64_t files) {
         return quotactl_on(fd, Q_SETQUOTA, number, &quota);
 }
 
-/* What is made in the directory from now on belongs to the same project. */
+/* Files made in the directory from now on belong to the same project. */
 static int set_project(int fd, uint32_t number) {
         struct fsxattr attributes;
         if (ioctl(fd, FS_IOC_FSGETXATTR, &attributes) < 0)

@@ -49,7 +49,7 @@ int registry_make_id(char ret_id[static 27], struct err *err) {
                         continue;
                 if (n < 0)
                         return err_sys(err, errno, "cannot get randomness for an id");
-                /* 252 = 7 * 36: what is above would make some letters likelier. */
+                /* 252 = 7 * 36: larger bytes would make some letters likelier. */
                 for (ssize_t i = 0; i < n && done < ID_LENGTH; i++)
                         if (bytes[i] < 252)
                                 id[done++] = id_letters[bytes[i] % 36];

@@ -202,7 +202,7 @@ static bool requirement_parse(struct parser *parser) {
                requirement_fail(parser, "after the name may follow [extras], versions and a ; marker");
 }
 
-/* What is refused whatever the grammar says of it. */
+/* Refused, although the grammar allows it. */
 static void requirement_fault(struct parser *parser, const char *text) {
         for (const char *at = text; *at; at++)
                 if ((*at < ' ' && *at != '\t') || *at > '~' || *at == '\\')

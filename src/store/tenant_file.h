@@ -8,7 +8,6 @@
 
 #include <stdbool.h>
 #include <sys/stat.h>
-#include <sys/types.h>
 
 /* Opens a regular file below dir_fd with these flags (O_RDONLY, O_WRONLY | O_CREAT | O_EXCL, …). Returns it or -errno:
  * -ELOOP for a link, -ENXIO for what is not a regular file. ret_status may be NULL. */

@@ -22,7 +22,7 @@
 enum { BENEATH = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV };
 enum { LIST_SHORT = 200, LIST_BYTES_MAX = 1 << 20, MADE_DEPTH_MAX = 128, TAG_SETTLED_NS = 50 * 1000000 };
 
-/* What follows the workspace's name in a path of the box; NULL: it is not below the workspace. */
+/* The rest of a path of the box behind the workspace's name; NULL: it is not below the workspace. */
 static const char *skip_root(const char *path) {
         static const char *const roots[] = { "/workspace", "/session", "/sandbox", "/work" };
         if (*path != '/')

@@ -130,7 +130,7 @@ static int vault_greet(int fd, pid_t *ret_pid, struct err *err) {
                 return err_set(err, ERR_TIMEOUT,
                                "the process glovebox-vault does not answer; check whether it is stopped");
         if (code < 0 && code != -EBADMSG)
-                return err_sys(err, -code, "cannot talk to the vault");
+                return err_sys(err, -code, "cannot exchange messages with the vault");
         if (code > 0)
                 vault_message_close_fds(fds, n_fds);
         if (code < 0 || hello.operation != VAULT_HELLO)
@@ -244,7 +244,7 @@ static int vault_request(struct vault *vault, struct vault_message *message, con
                                "glovebox-vault is stopped",
                                ANSWER_SECONDS);
         if (code < 0)
-                return err_sys(err, -code, "cannot talk to the vault");
+                return err_sys(err, -code, "cannot exchange messages with the vault");
         if (message->operation == operation && message->status == VAULT_FULL)
                 return err_set(err, ERR_LIMIT,
                                "the vault cannot hold more descriptors: raise the hard limit of open files "

@@ -159,7 +159,7 @@ int message_parser_read_piece(struct message_parser *parser, int fd, void *bytes
         return 1;
 }
 
-/* What is buffered of the DATA that has begun. */
+/* The buffered bytes of the DATA that has begun. */
 static int next_piece(struct message_parser *parser, struct message *ret_message) {
         size_t size = parser->size < parser->data_left ? parser->size : parser->data_left;
         if (size == 0)
@@ -371,7 +371,7 @@ int message_queue_send(struct message_queue *queue, int socket_fd, enum message_
         return message_queue_send_joined(queue, socket_fd, type, request, &number_le, n_lead, bytes, size);
 }
 
-/* What leaves next: the blocks that are in memory, or a piece of the first one's file. Their number, or -errno. */
+/* The next bytes to send: the blocks in memory, or a piece of the first one's file. Their number, or -errno. */
 static ssize_t next_parts(const struct message_queue *queue, struct iovec *ret_parts) {
         static char piece[READ_STEP]; /* one thread, one user at a time */
         const struct message_block *at = queue->first;

@@ -121,7 +121,7 @@ def test_acknowledging_everything_in_advance_lifts_the_bound(agent: Agent) -> No
     assert (frame.kind, got) == (EXITED, 2_000_000)
 
 
-def test_who_inherits_the_pipes_does_not_delay_the_exit(agent: Agent) -> None:
+def test_a_child_that_inherits_the_pipes_does_not_delay_the_exit(agent: Agent) -> None:
     agent.start(1, ["sh", "-c", "sleep 60 & echo out"], STREAMED)
     assert agent.finish(1) == (b"out\n", b"", 0)
 

@@ -262,7 +262,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(service: Service, client: Serv
     assert client.get(where("broken", "late")).status == 404
 
 
-def test_what_is_too_large_is_refused_and_leaves_nothing(make_service: StartService) -> None:
+def test_a_file_that_is_too_large_is_refused_and_leaves_nothing(make_service: StartService) -> None:
     client = make_service("--upload", "64k").client()
     assert put(client, "big", "a", b"x" * (64 << 10)).status == 201
     early = client.connect()

@@ -37,7 +37,7 @@ def read_until(connection: socket.socket, wanted: bytes) -> bytes:
     return seen
 
 
-def test_who_reads_along_and_leaves_leaves_nothing_behind(make_service: StartService) -> None:
+def test_a_second_reader_that_disconnects_leaves_nothing_behind(make_service: StartService) -> None:
     client = make_service().client()
     run_id = client.post("/sandbox/a/execute", LONG).json()["run_id"]
     for _ in range(5):
@@ -286,7 +286,7 @@ def test_code_that_never_ends_on_many_connections_is_bounded(start_daemon: Start
     assert memory_of(daemon.pid) - before < MOVED_MAX
 
 
-def test_what_runs_have_shown_is_not_held_in_memory(make_service: StartService) -> None:
+def test_displays_of_runs_are_not_held_in_memory(make_service: StartService) -> None:
     service = make_service()
     ann = service.client("ann")
     show = (

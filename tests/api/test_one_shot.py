@@ -221,7 +221,7 @@ def test_the_box_has_the_options_of_a_sandbox(client: ServiceClient) -> None:
         ({"code": "1", "image": "no-such-image"}, 404, "image"),
     ],
 )
-def test_what_is_wrong_is_refused_with_a_reason(
+def test_a_wrong_request_is_refused_with_a_reason(
     service: Service, client: ServiceClient, body: dict[str, Any], status: int, words: str
 ) -> None:
     answer = client.post("/run", {**body, "stream": True})

@@ -99,7 +99,7 @@ def test_keys_are_made_listed_and_revoked_by_command(make_service: StartService)
     assert daemon.cli("session", "ls", "--names").stdout.split() == ["eve/box"], "what it had is the operator's now"
 
 
-def test_what_is_done_is_recorded(make_service: StartService) -> None:
+def test_requests_are_recorded_in_the_audit_log(make_service: StartService) -> None:
     service = make_service()
     daemon, ann = service.daemon, service.client("ann")
     ann.execute("box", "1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
@@ -98,3 +99,13 @@ def test_readmes_of_large_folders_name_every_file() -> None:
         named = set(re.findall(r"`(\w+)`", (SOURCES / folder / "README.md").read_text(encoding="utf-8")))
         stems = {path.stem for path in (SOURCES / folder).glob("*.[ch]")}
         assert stems <= named, f"src/{folder}/README.md lacks {sorted(stems - named)}"
+
+
+def test_grep_finds_a_static_function_by_its_name() -> None:
+    """Two files may use one name, such as `on_readable`; from the third on, the module's name goes before it."""
+    files = defaultdict(set)
+    for path in [*SOURCES.rglob("*.c"), *(SOURCES.parent / "guest").rglob("*.c")]:
+        for name in re.findall(r"^static [\w *]*?\b(\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE):
+            files[name].add(str(path.relative_to(SOURCES.parent)))
+    common = {name: sorted(places) for name, places in files.items() if len(places) > 2}
+    assert not common, f"name these after their modules: {common}"

@@ -28,7 +28,7 @@ def test_memory_limit_is_reported_on_stderr(glovebox: Glovebox) -> None:
 
 
 @pytest.mark.vm
-def test_memory_that_no_host_has_is_told(glovebox: Glovebox) -> None:
+def test_more_memory_than_the_host_has_is_noted(glovebox: Glovebox) -> None:
     done = glovebox("run", "--memory", "1000g", "-c", "print(1)")
     assert done.returncode == 0 and done.stdout == "1\n"
     assert done.stderr.startswith("glovebox: --memory 1000 GiB is more than this host has ("), done

@@ -108,7 +108,7 @@ def test_read_only_holds_for_mounts_below_the_mount(root_glovebox: Glovebox) -> 
     assert done.stdout == "x\n\n" and "Read-only file system" in done.stderr, done
 
 
-def test_what_the_host_has_mounted_below_usr_is_shown(root_glovebox: Glovebox) -> None:
+def test_mounts_of_the_host_below_usr_are_shown(root_glovebox: Glovebox) -> None:
     """The overlay that gives a box inodes of its own for /usr would hide it."""
     script = 'mount -t tmpfs none /usr/src && echo x >/usr/src/f && "$0" run -c "$1"'
     code = "print(open('/usr/src/f').read()); open('/usr/src/g', 'w')"

@@ -86,7 +86,7 @@ LEAVE = "import os\nfor i in range({}): open(f'artifacts/{{i}}', 'w').write(str(
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="optional: knows the calls of x86-64 only")
-def test_what_a_run_left_is_copied_by_a_child_when_it_is_much(start_daemon: StartDaemon) -> None:
+def test_many_files_of_a_run_are_copied_by_a_child(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(start=False)
     injected = Inject(daemon.glovebox.place.path / "control")
     daemon.wrapper = injected.wrapper

@@ -153,7 +153,7 @@ def test_l21_a_removed_sessions_directory_is_reported_clearly(start_daemon: Star
 
 @pytest.mark.parametrize("name", ["state", "sessions"])
 @pytest.mark.parametrize("kind", ["fifo", "file", "dangling"])
-def test_what_is_in_the_place_of_a_directory_ends_the_start(start_daemon: StartDaemon, name: str, kind: str) -> None:
+def test_anything_else_in_place_of_a_directory_ends_the_start(start_daemon: StartDaemon, name: str, kind: str) -> None:
     """The daemon would serve without its sessions, and end their kernels."""
     daemon = start_daemon()
     daemon.client().execute("x = 'alive'", "living")
@@ -294,7 +294,7 @@ def test_a_fifo_beside_the_files_of_runs_holds_up_no_list_of_them(root_glovebox:
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
 @pytest.mark.parametrize("kind", ["directory", "device", "unreadable"])
-def test_what_is_in_the_place_of_a_file_of_the_registry_ends_the_start(
+def test_anything_else_in_place_of_a_registry_file_ends_the_start(
     start_daemon: StartDaemon, kind: str, suffix: str
 ) -> None:
     """SQLite takes some of it for an empty file: the daemon would serve without its sessions, and end their kernels."""

@@ -152,7 +152,7 @@ def test_the_image_of_a_service_is_one_of_the_engine_s(
     assert client.request("session.show", session="native")["image"] == "host"
 
 
-def test_a_setting_without_its_engine_is_told_at_the_start(start: StartDaemon) -> None:
+def test_a_setting_without_its_engine_is_logged_at_the_start(start: StartDaemon) -> None:
     env = {"DOCKER_SANDBOX_CPU": "2", "INCUS_SANDBOX_MEMORY": "200m", "SANDBOX_MAX_CONTAINERS": "5"}
     sockets = ("--docker-socket", "/nonexistent/d", "--podman-socket", "/nonexistent/p")
     daemon = start("--engine", "native", *sockets, env=env)
@@ -203,7 +203,9 @@ def test_a_setting_that_is_not_understood_is_an_error(
         ({"engine": "incus", "image": "--vm"}, "usage", "no name of an image"),
     ],
 )
-def test_what_cannot_be_had_is_said_in_words(docker_daemon: object, fields: dict, code: str, words: str) -> None:
+def test_an_engine_that_is_missing_is_an_error_with_the_reason(
+    docker_daemon: object, fields: dict, code: str, words: str
+) -> None:
     client = docker_daemon.client()  # type: ignore[attr-defined]
     name = f"s{abs(hash(str(fields)))}"
     with pytest.raises(DaemonError, match=words) as caught:
@@ -212,7 +214,7 @@ def test_what_cannot_be_had_is_said_in_words(docker_daemon: object, fields: dict
     assert caught.value.code == code
 
 
-def test_a_socket_that_this_user_may_not_use_is_told(start: StartDaemon, tmp_path: Path) -> None:
+def test_a_socket_that_this_user_may_not_use_is_named(start: StartDaemon, tmp_path: Path) -> None:
     place = Path(tempfile.mkdtemp(prefix="glovebox-socket-", dir="/tmp"))
     place.chmod(0o755)
     try:
@@ -236,7 +238,7 @@ def docker_daemon(binary: Path, service: Callable[[str], engines.Engine]) -> Ite
         yield make(*docker_options(service), *incus_options(service), "--podman-socket", "/nonexistent/p.sock")
 
 
-def test_a_vm_that_cannot_start_is_told_in_words(
+def test_a_vm_that_cannot_start_is_an_error_with_the_reason(
     docker_daemon: object, service: Callable[[str], engines.Engine]
 ) -> None:
     """Up to the server's own refusal: a host with KVM makes one."""

@@ -107,7 +107,7 @@ def test_results_are_rich(client: Client) -> None:
     assert [shown[0]["text/html"], shown[1]["text/plain"]] == ["<b>1</b>", "{'a': 1}"], done
 
 
-def test_memory_and_time_of_a_run_are_told(client: Client) -> None:
+def test_memory_and_time_of_a_run_are_in_its_result(client: Client) -> None:
     done = client.execute("x = b'1' * (64 << 20); sum(range(300000))", "usage")
     usage = done["usage"]
     assert 64 << 20 < usage["memory_peak_bytes"] < 512 << 20 and usage["cpu_ms"] > 0, usage
@@ -304,7 +304,7 @@ def test_the_report_names_the_engine_and_what_it_gives(bench: Bench, client: Cli
         assert report["uid_map"] is None and "no user namespace" in report["weaker"][0]
 
 
-def test_what_is_weaker_than_demanded_is_refused(bench: Bench, client: Client) -> None:
+def test_weaker_isolation_than_demanded_is_refused(bench: Bench, client: Client) -> None:
     if bench.isolation != "vm":
         with pytest.raises(DaemonError, match="no engine of this daemon has virtual machines") as caught:
             client.request("session.create", session="vm", isolation="vm")

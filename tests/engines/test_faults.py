@@ -51,7 +51,7 @@ def latency_ms(client: Client, session: str) -> float:
     return median(measure() for _ in range(30))
 
 
-def test_a_hanging_engine_slows_nobody_else(daemon: Daemon, own_engine: Server) -> None:
+def test_a_hanging_engine_delays_no_other_engine(daemon: Daemon, own_engine: Server) -> None:
     client = daemon.client()
     client.request("session.create", session="box", engine=own_engine.name)
     client.execute("x = 3", "box")
@@ -145,7 +145,7 @@ def test_an_engine_killed_while_boxes_are_made_and_removed(daemon: Daemon, own_e
 
 
 @pytest.mark.parametrize("own_engine", ["docker", "podman"], indirect=True)
-def test_a_full_disk_of_the_engine_is_told_with_a_remedy(daemon: Daemon, own_engine: Server) -> None:
+def test_a_full_disk_of_the_engine_is_an_error_with_a_remedy(daemon: Daemon, own_engine: Server) -> None:
     """Its disk is a file system in memory, which is made as small as what is on it."""
     client = daemon.client()
     client.request("session.create", session="full", engine=own_engine.name)

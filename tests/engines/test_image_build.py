@@ -75,7 +75,7 @@ def test_progress_is_shown_on_a_terminal(binary: Path, engine: engines.Engine) -
     assert printed.startswith("image small:1: ") and f"--engine {engine.name} --engine-image small:1" in printed
 
 
-def test_what_fails_is_told_with_a_remedy(binary: Path, engine: engines.Engine) -> None:
+def test_a_failed_build_prints_a_remedy(binary: Path, engine: engines.Engine) -> None:
     done = build(binary, *where(engine), *SMALL, "--packages", "there-is-no-such-package-of-this-name")
     assert done.returncode != 0 and done.stdout == "", done
     assert f"{engine.name} could not build the image" in done.stderr and "--verbose" in done.stderr, done.stderr
@@ -95,7 +95,7 @@ def test_what_fails_is_told_with_a_remedy(binary: Path, engine: engines.Engine) 
         (("--docker-socket", "/nonexistent/d.sock"), "systemctl start docker"),
     ],
 )
-def test_wrong_usage_is_told(
+def test_wrong_usage_is_an_error(
     binary: Path, service: Callable[[str], engines.Engine], words: tuple[str, ...], told: str
 ) -> None:
     done = build(binary, "--docker-socket", str(service("docker").socket), *words)

@@ -160,7 +160,7 @@ def test_a_session_that_is_removed_while_the_server_is_away_is_swept(daemon: Dae
     wait_for("the sweep", lambda: not far.boxes())
 
 
-def test_what_belongs_to_no_session_is_swept_and_all_else_stays(daemon: Daemon, far: Incus) -> None:
+def test_instances_without_a_session_are_swept_and_all_others_stay(daemon: Daemon, far: Incus) -> None:
     client = daemon.client()
     for name in ("kept", "lost"):
         client.request("session.create", session=name, engine="incus")
@@ -177,7 +177,7 @@ def test_what_belongs_to_no_session_is_swept_and_all_else_stays(daemon: Daemon, 
     assert client.execute("x", "kept")["result"] == {"text/plain": "'kept'"}
 
 
-def test_one_that_has_stopped_is_started_and_one_that_is_gone_is_told(daemon: Daemon, far: Incus) -> None:
+def test_a_stopped_instance_is_started_and_a_missing_one_is_an_error(daemon: Daemon, far: Incus) -> None:
     client = daemon.client()
     client.request("session.create", session="s", engine="incus")
     client.execute("x = 1; open('kept.txt', 'w').write('file')", "s")
@@ -203,7 +203,9 @@ exec {real} "$@"
 """
 
 
-def test_one_that_incus_calls_stopped_for_a_moment_is_reached(start: StartDaemon, far: Incus, tmp_path: Path) -> None:
+def test_an_instance_that_incus_calls_stopped_for_a_moment_is_reached(
+    start: StartDaemon, far: Incus, tmp_path: Path
+) -> None:
     (tmp_path / "incus").write_text(FLICKERS.format(real=shutil.which("incus"), directory=tmp_path))
     (tmp_path / "incus").chmod(0o755)
     daemon = start("--incus-image", IMAGE, env={**far.remote_env, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
@@ -217,7 +219,7 @@ def test_one_that_incus_calls_stopped_for_a_moment_is_reached(start: StartDaemon
     wait_for("the instance to go", lambda: not far.boxes())
 
 
-def test_another_server_than_the_session_s_is_told(daemon: Daemon, far: Incus) -> None:
+def test_a_session_of_another_server_names_its_setting(daemon: Daemon, far: Incus) -> None:
     client = daemon.client()
     client.request("session.create", session="s", engine="incus")
     daemon.kill()
@@ -231,7 +233,7 @@ def test_another_server_than_the_session_s_is_told(daemon: Daemon, far: Incus) -
         far.client("remote", "rename", "farther", "far")
 
 
-def test_what_an_instance_is_made_with(daemon: Daemon, far: Incus) -> None:
+def test_options_with_which_an_instance_is_made(daemon: Daemon, far: Incus) -> None:
     client = daemon.client()
     client.request("session.create", session="s", engine="incus", limits={"memory": "300m", "pids": 30, "cpus": 0.5})
     box = far.boxes()[0]

@@ -90,7 +90,7 @@ def test_the_helper_dies_in_the_middle_of_a_stream(daemon: Daemon, remote: Remot
     assert daemon.client().read_file("s", "executed") == b"x"
 
 
-def test_a_hanging_remote_slows_nobody_else(start: StartDaemon, remote: Remote) -> None:
+def test_a_hanging_remote_delays_no_other_session(start: StartDaemon, remote: Remote) -> None:
     client = start("--engine", "native", *remote.options, "--remote-timeout", "2s", env=remote.env).client()
     client.execute("1", "native")
     client.request("session.create", session="far", engine="remote")
@@ -121,7 +121,7 @@ def test_a_remote_that_is_away_is_waited_for_and_then_said_to_be_away(start: Sta
     assert client.execute("x", "s")["result"] == {"text/plain": "1"}
 
 
-def test_a_reader_that_does_not_read_makes_nobody_grow(daemon: Daemon, remote: Remote) -> None:
+def test_a_reader_that_does_not_read_costs_no_memory(daemon: Daemon, remote: Remote) -> None:
     client, other = daemon.client(), daemon.client()
     client.begin("execute", session="s", code="for i in range(12): print('z' * (1 << 20))", stream=True)
     wait_for("the run to end", lambda: other.request("session.show", session="s")["state"] == "idle")
@@ -191,7 +191,7 @@ def test_the_remote_s_refusals_come_in_its_words(start: StartDaemon, tmp_path: P
         assert remote.sessions() == []
 
 
-def test_what_cannot_be_trusted_gets_no_key(start: StartDaemon, remote: Remote, tmp_path: Path) -> None:
+def test_a_remote_that_cannot_be_trusted_gets_no_key(start: StartDaemon, remote: Remote, tmp_path: Path) -> None:
     other, _ = make_certificate(tmp_path, "elsewhere")
     for options, env, words in (
         (("--remote-url", remote.url), remote.env, "cannot be trusted"),
@@ -254,7 +254,7 @@ def test_a_session_moves_there_and_back_with_its_variables_and_files(daemon: Dae
     assert client.execute("n", "moving")["result"] == {"text/plain": "[1, 2]"}, "it is where it was"
 
 
-def test_what_was_left_at_the_remote_is_swept(daemon: Daemon, remote: Remote) -> None:
+def test_leftovers_at_the_remote_are_swept(daemon: Daemon, remote: Remote) -> None:
     client = daemon.client()
     client.execute("x = 1", "kept")
     client.execute("x = 2", "lost")

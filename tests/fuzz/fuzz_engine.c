@@ -10,7 +10,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "engine/build_output.h"
 #include "engine/container.h"
 #include "engine/unix_http.h"

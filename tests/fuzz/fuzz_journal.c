@@ -1,7 +1,6 @@
 /* Whatever is in `events`: the journal opens or says why not, tells only what lies within its files, and goes on. */
 #include <fcntl.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "daemon/operation.h"
 #include "mcp/ask.h"
-#include "mcp/content.h"
 #include "mcp/mcp.h"
 #include "mcp/slice.h"
 #include "session/manager.h"

@@ -203,7 +203,7 @@ def test_data_is_restored_with_its_views_identity_and_bookkeeping(
         ("class Bad:\n    def __reduce__(self): return int, ('no number',)\nb = [Bad()]", "b"),
     ],
 )
-def test_what_cannot_be_saved_is_named_and_nothing_changes(
+def test_values_that_cannot_be_saved_are_named_and_nothing_changes(
     kernel: KernelProcess, tmp_path: Path, code: str, name: str
 ) -> None:
     pid = kernel.value("good = [1]\n" + code)

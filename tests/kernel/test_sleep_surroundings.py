@@ -115,7 +115,7 @@ def test_files_in_memory_are_carried(kernel: KernelProcess, tmp_path: Path, tree
         ("import socket; socket.socket().detach()", "connection"),
     ],
 )
-def test_what_cannot_be_carried_holds_the_session_and_is_named(
+def test_a_value_that_cannot_be_saved_prevents_the_sleep_and_is_named(
     kernel: KernelProcess, tmp_path: Path, tree: Path, code: str, why: str
 ) -> None:
     kernel.run("x = 1")
@@ -126,7 +126,9 @@ def test_what_cannot_be_carried_holds_the_session_and_is_named(
     assert not list(tmp_path.glob("sleeping*")) and kernel.value("x") == "1"
 
 
-def test_what_is_not_carried_is_named_at_both_ends(kernel: KernelProcess, tmp_path: Path, start_kernel) -> None:
+def test_surroundings_that_a_sleep_does_not_carry_are_named_at_both_ends(
+    kernel: KernelProcess, tmp_path: Path, start_kernel
+) -> None:
     (tmp_path / "mymodule.py").write_text("state = 0")
     kernel.run(
         "import sys, builtins, logging, mymodule\nmymodule.state = 5\nbuiltins.extra = 1\n"

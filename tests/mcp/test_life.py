@@ -135,7 +135,7 @@ def test_calls_that_are_piped_in_are_answered_before_the_server_ends(service: Se
         assert peer.process.wait(30) == 0
 
 
-def test_a_person_who_starts_the_server_is_told_what_it_is(root_glovebox: Glovebox) -> None:
+def test_at_a_terminal_the_server_prints_what_it_is(root_glovebox: Glovebox) -> None:
     screen = Screen(root_glovebox, "mcp")
     screen.expect(b'"glovebox mcp --install CLIENT" sets that up; Ctrl-D ends it')
     screen.type(b"\x04")

@@ -106,7 +106,7 @@ def test_kernels_are_forked_unless_they_are_to_be_fresh(served: Served) -> None:
     assert nursery["memory_bytes"] > 1 << 20
 
 
-def test_what_imports_nothing_is_forked_from_the_light_one(served: Served) -> None:
+def test_code_without_imports_gets_a_light_kernel(served: Served) -> None:
     def light() -> dict[str, Any]:
         return served.status()["light_nursery"] or {}
 

@@ -55,7 +55,7 @@ def test_modules_and_data_beside_a_script_are_there(daemon: Daemon, run: Run, pr
     assert (done.returncode, done.stdout) == (0, "7 a,b\n"), done.stderr
 
 
-def test_what_is_beside_a_script_can_only_be_read(daemon: Daemon, run: Run, project: Path) -> None:
+def test_files_beside_a_script_can_only_be_read(daemon: Daemon, run: Run, project: Path) -> None:
     put(daemon, project / "data.csv", "a,b")
     script = put(daemon, project / "main.py", "open('data.csv', 'w').write('x')")
     done = run(script)
@@ -100,7 +100,7 @@ def test_a_file_that_is_written_beside_the_script_gets_a_place(daemon: Daemon, r
         (["-m", "package.part"], "package"),
     ],
 )
-def test_what_is_in_the_current_directory_and_not_in_the_box_is_named(
+def test_a_file_of_the_current_directory_that_is_not_in_the_box_is_named(
     daemon: Daemon, run: Run, project: Path, words: list[str], name: str
 ) -> None:
     """-c and -m show no directory, unlike python3."""
@@ -115,7 +115,7 @@ def test_what_is_in_the_current_directory_and_not_in_the_box_is_named(
 
 
 @pytest.mark.parametrize("code", ["!ls", "%pip install six", "import os\nos?", "await f()", "x = 1\n%timeit x"])
-def test_cells_of_notebooks_are_told_where_they_work(run: Run, code: str) -> None:
+def test_notebook_syntax_in_a_program_names_where_it_works(run: Run, code: str) -> None:
     done = run("-c", code)
     assert done.returncode == 1 and "work in a session: glovebox exec NAME" in done.stderr, done.stderr
 
@@ -264,7 +264,7 @@ def test_packages_of_modules_are_the_same_in_runs_and_sessions() -> None:
         ("--", "sh", "-c", "echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6"),
     ],
 )
-def test_a_program_that_wants_the_network_is_told_how(run: Run, words: tuple[str, ...]) -> None:
+def test_a_program_that_needs_the_network_gets_a_hint(run: Run, words: tuple[str, ...]) -> None:
     done = run(*words)
     assert done.returncode != 0 and "a box has no network; --allow-host HOST" in done.stderr, done.stderr
     assert "--allow-host" not in run("--allow-host", "example.com", *words).stderr

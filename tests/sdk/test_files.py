@@ -68,7 +68,7 @@ def test_a_missing_file_is_a_file_not_found_error(sandbox: Sandbox) -> None:
         assert isinstance(raised.value, FileMissingError) and isinstance(raised.value, NotFoundError)
 
 
-def test_what_lies_outside_is_refused(sandbox: Sandbox) -> None:
+def test_paths_outside_the_workspace_are_refused(sandbox: Sandbox) -> None:
     sandbox.run_code("import os; os.symlink('/etc', 'link')")
     with pytest.raises((RefusedError, FileMissingError)):
         sandbox.files.read("link/passwd")

@@ -38,7 +38,9 @@ def daemon(binary: Path) -> Any:
 
 
 @pytest.mark.parametrize(("options", "said"), REFUSED, ids=[said for _, said in REFUSED])
-def test_what_cannot_be_is_refused_when_a_session_is_made(daemon: Daemon, options: dict[str, Any], said: str) -> None:
+def test_impossible_options_are_refused_when_a_session_is_made(
+    daemon: Daemon, options: dict[str, Any], said: str
+) -> None:
     client = daemon.client()
     with pytest.raises(DaemonError, match=said):
         client.request("session.create", session="never", **options)
@@ -46,7 +48,7 @@ def test_what_cannot_be_is_refused_when_a_session_is_made(daemon: Daemon, option
         client.request("session.show", session="never")
 
 
-def test_what_is_allowed_is_made_and_null_is_nothing(daemon: Daemon) -> None:
+def test_allowed_options_are_accepted_and_null_means_absent(daemon: Daemon) -> None:
     client = daemon.client()
     mounts = [{"source": "/usr/share", "destination": "/mnt/share", "writable": False}]
     client.request("session.create", session="good", mounts=mounts, operator=True, env={"A": "b"}, data=None)
@@ -127,7 +129,7 @@ def test_an_existing_session_is_found_again_with_what_it_was_made_with(daemon: D
     client.request("session.remove", session="again")
 
 
-def test_what_the_operator_allows_may_be_named(start_daemon: StartDaemon) -> None:
+def test_a_directory_that_the_operator_allows_may_be_mounted(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("--egress-allow-private", "127.0.0.1", "--egress-allow-private", "localhost")
     client = daemon.client()
     client.request("session.create", session="a", network={"allow": ["127.0.0.1:80", "localhost"]})

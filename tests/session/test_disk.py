@@ -149,7 +149,7 @@ for n in range(1000):
     client.request("session.remove", session="s")
 
 
-def test_what_a_run_left_writing_is_ended_too(start_daemon: StartDaemon) -> None:
+def test_a_process_that_a_run_left_writing_is_ended_too(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
     client.request("session.create", session="s", limits={"disk": "16m"})

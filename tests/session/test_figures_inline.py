@@ -96,7 +96,7 @@ def test_pictures_are_shown_in_three_protocols(served_glovebox: Glovebox) -> Non
 
 
 @pytest.mark.parametrize("kind", ["kitty", "iterm", "sixel"])
-def test_what_is_no_picture_is_shown_as_text(served_glovebox: Glovebox, kind: str) -> None:
+def test_data_that_is_no_image_is_shown_as_text(served_glovebox: Glovebox, kind: str) -> None:
     for wrong in ("\033]0;owned\a", "AAA", "====", "not base64!"):
         assert show(served_glovebox, wrong, kind) == "a picture\n", wrong
     if kind == "sixel":

@@ -45,7 +45,7 @@ def test_sleep_ends_the_process_and_the_next_call_brings_everything_back(daemon:
     assert show(client, "sleep")["state"] == "idle"
 
 
-def test_what_cannot_sleep_is_named_and_stays_alive(client: Client) -> None:
+def test_a_value_that_cannot_sleep_is_named_and_kept(client: Client) -> None:
     client.execute("kept = 1; stream = (i for i in range(3)); next(stream)", "held")
     answered = client.request("session.hibernate", session="held", depth="sleep")
     assert answered["state"] == "trimmed", answered
@@ -227,7 +227,9 @@ def test_a_session_with_too_much_in_tmp_stays_awake_and_says_why(client: Client)
     assert result(client, "x, len(__import__('os').listdir('/tmp')) > 10_000", "much") == "(1, True)"
 
 
-def test_what_a_sleep_does_not_carry_is_in_its_answer_and_in_the_next_result(client: Client, daemon: Daemon) -> None:
+def test_values_that_a_sleep_does_not_carry_are_in_its_answer_and_the_next_result(
+    client: Client, daemon: Daemon
+) -> None:
     client.execute("import builtins; builtins.extra = 1; x = 2", "named")
     answered = client.request("session.hibernate", session="named", depth="sleep")
     assert "extra" in answered["not_carried"][0], answered

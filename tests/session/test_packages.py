@@ -199,7 +199,7 @@ def test_a_failed_install_changes_nothing(shop: Daemon) -> None:
 @pytest.mark.parametrize(
     "packages", [[], "parcel", [1], ["--target=/tmp"], ["parcel @ file:///etc"], ["./parcel"], ["parcel", "a.whl"]]
 )
-def test_what_is_no_package_is_refused_before_anything_starts(shop: Daemon, packages: object) -> None:
+def test_malformed_package_names_are_refused_before_anything_starts(shop: Daemon, packages: object) -> None:
     client = shop.client()
     with pytest.raises(DaemonError) as refused:
         client.request("session.install", session="never", packages=packages)

@@ -52,7 +52,7 @@ def test_ephemeral_runs_make_no_files_and_use_their_journals_again(daemon: Daemo
     wait_for("the others to be closed", lambda: 0 < len(daemon.nameless()) <= 3 * (len(daemon.kernels()) + 8))
 
 
-def test_what_must_not_repeat_does_not(daemon: Daemon) -> None:
+def test_random_numbers_and_ids_do_not_repeat_between_kernels(daemon: Daemon) -> None:
     client = daemon.client()
     code = "import random, tempfile, uuid\n(random.random(), str(uuid.uuid4()), tempfile.mktemp())"
     seen = [client.execute(code)["result"]["text/plain"] for _ in range(4)]
@@ -164,7 +164,7 @@ print(round(time.clock_gettime(time.CLOCK_BOOTTIME) - started, 2))
     ],
     ids=str,
 )
-def test_what_a_waiting_kernel_can_be_given(daemon: Daemon, options: dict[str, Any], is_ready: bool) -> None:
+def test_options_that_a_pooled_kernel_can_take_on(daemon: Daemon, options: dict[str, Any], is_ready: bool) -> None:
     client = daemon.client()
     wait_for("the nursery", lambda: client.request("status")["nursery"]["state"] == "ready")
     for _ in range(2):  # kernels that were made before there was a nursery

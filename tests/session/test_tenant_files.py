@@ -15,7 +15,9 @@ MAKE = {
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["by this daemon", "by the next"])
-def test_what_lies_in_place_of_the_sleep_file_reveals_nothing_about_the_host(daemon: Daemon, restarts: bool) -> None:
+def test_anything_else_in_place_of_the_sleep_file_reveals_nothing_about_the_host(
+    daemon: Daemon, restarts: bool
+) -> None:
     client = daemon.client()
     for number, make in enumerate(MAKE.values()):
         client.execute(f"import os, socket\npath = '/run/session/sleep'\n{make}\nx = 1", f"s{number}")

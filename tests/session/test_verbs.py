@@ -294,7 +294,7 @@ def test_files_beside_the_code_of_a_session_are_copied_by_another_verb(served_gl
     assert "to copy them" not in served_glovebox("exec", "demo", "-c", "open('no-such-file')", cwd=project).stderr
 
 
-def test_a_command_that_wants_the_network_is_told_how(served_glovebox: Glovebox) -> None:
+def test_a_command_that_needs_the_network_gets_a_hint(served_glovebox: Glovebox) -> None:
     script = "echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6"
     done = served_glovebox("exec", "demo", "--", "sh", "-c", script)
     assert done.returncode == 6 and "session new NAME --allow-host HOST" in done.stderr, done.stderr

@@ -1,6 +1,5 @@
 /* Preloaded into a program: the time of day jumps by as many seconds as the file $GLOVEBOX_TEST_CLOCK says, whenever it
  * says something else. Clocks that only go forward are left alone, as a real jump leaves them. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

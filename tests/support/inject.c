@@ -11,7 +11,6 @@
  * an error, the program is killed when it is about to make that call: then each of its own calls counts. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>

@@ -2,7 +2,6 @@
  * "… serve --background --socket PATH" this program plays the daemon that a client starts. */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>

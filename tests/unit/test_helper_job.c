@@ -1,5 +1,4 @@
 /* Jobs: one key has its share of them, and another finds some left. */
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 

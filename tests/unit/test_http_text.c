@@ -3,7 +3,6 @@
 #include "http/multipart.h"
 #include "http/query.h"
 #include "http/range.h"
-#include "http/text.h"
 #include "tap.h"
 
 static void test_query(void) {

@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <grp.h>
 #include <poll.h>
 #include <sched.h>

@@ -1,6 +1,5 @@
 /* Abandoned lookups. A getaddrinfo of our own resolves the names here; it waits until the test releases it. */
 #include <netdb.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>

@@ -30,7 +30,7 @@ static void test_keys(void) {
         table.n_keys = 4;
         ok(take_all(&table, THINGS, "a", NULL, &err) == 8, "one of several has half");
         ok(strstr(err.message, "has 8 of 16 things and may have 8") && strstr(err.message, "--key-share"),
-           "and is told so: %s", err.message);
+           "and the error says so: %s", err.message);
         ok(take_all(&table, THINGS, "b", NULL, &err) == 6, "two together leave an eighth: %s", err.message);
         ok(take_all(&table, THINGS, "c", NULL, &err) == 2, "which is there for a third");
         ok(share_used(&table, THINGS, NULL) == 16 && share_used(&table, THINGS, "c") == 2, "all are counted");
@@ -45,7 +45,7 @@ static void test_boxes(void) {
         struct err err = { 0 };
         share_table_open(&table, rows, ROWS, 60);
         ok(take_all(&table, BYTES, "", "box 1", &err) == 200, "one box has its part");
-        ok(strstr(err.message, "this sandbox has 200 of 1000 bytes"), "and is told so: %s", err.message);
+        ok(strstr(err.message, "this sandbox has 200 of 1000 bytes"), "and the error says so: %s", err.message);
         ok(take_all(&table, BYTES, "", "box 2", &err) == 200, "another one too");
         table.n_keys = 1;
         ok(take_all(&table, BYTES, "key", "box 3", &err) + take_all(&table, BYTES, "key", "box 4", &err) +

@@ -1,7 +1,5 @@
 #include <dirent.h>
-#include <errno.h>
 #include <signal.h>
-#include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>

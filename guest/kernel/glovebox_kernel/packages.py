@@ -83,7 +83,7 @@ def packages_stale(names: list[Any], replaced: list[Any]) -> list[str]:
     for name in names:
         try:
             modules = _modules_of(name)
-        except Exception:  # its own business: what cannot be read cannot be imported either
+        except Exception:  # a distribution that cannot be read cannot be imported either
             continue
         if any(_is_stale(module, name in replaced) for module in modules):
             stale.append(name)

@@ -60,7 +60,7 @@ def rehearse_cells() -> None:
 
 
 def rehearse_light_kernels(library: ctypes.PyDLL, on_idle: Callable[[], None]) -> None:
-    """Whole lives of light kernels. Code that runs for the first time in a kernel is slow, and the interpreter caches
+    """Light kernels, from start to end. Code that runs for the first time in a kernel is slow, and the interpreter caches
     attribute look-ups in it, which copies pages."""
     requests = warmup_requests()
     before = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__, sys.modules["__main__"]

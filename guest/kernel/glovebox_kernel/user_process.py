@@ -38,7 +38,7 @@ class UserProcess:
         fds = array.array("i", [stdin, 1, 2])
         self._channel.sendmsg([b"start " + run_id.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         said = self._read(None)
-        while said is not None and said.startswith("ended "):  # a command whose end nobody waited for
+        while said is not None and said.startswith("ended "):  # of a command whose end was not read
             said = self._read(None)
         if said != "started":
             _, number, words = (said or "failed 0 the agent is gone").split(" ", 2)

@@ -141,7 +141,7 @@ int cgroup_text_find_own(const char *proc_cgroup, const char *controller, char r
         return -ENOENT;
 }
 
-/* What is left of `path` behind the directory `prefix`, beginning with "/" or empty; NULL when it is not below it. */
+/* The rest of `path` behind the directory `prefix`: empty, or beginning with "/"; NULL when it is not below it. */
 static const char *path_behind(const char *path, const char *prefix) {
         size_t size = strlen(prefix);
         while (size > 0 && prefix[size - 1] == '/')

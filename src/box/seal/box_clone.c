@@ -40,8 +40,8 @@ static int deny_setgroups(pid_t pid) {
         return fd < 0 ? -errno : fd_write_all(fd, "deny", 4);
 }
 
-/* In a namespace where groups may not be set (rootless), they may not be set in the box either. What the kernel says
- * stays so once the groups of the namespace are mapped, which happens before boxes are made in it. */
+/* In a namespace where groups may not be set (rootless), they may not be set in the box either. The kernel's answer no
+ * longer changes once the groups of the namespace are mapped, before any box is made in it. */
 static bool may_set_groups(void) {
         static char text[8];
         if (text[0])

@@ -17,5 +17,5 @@ void environment_free(char **environment);
 /* "PATH=...": the image's own, or BOX_PATH, with the directory of its Python. The caller frees it; NULL: no memory. */
 char *environment_path(const struct image *image);
 
-/* What the image sets `prefix` ("NAME=") to, or NULL. Borrowed from the image. */
+/* The image's value of `prefix` ("NAME="), or NULL. Borrowed from the image. */
 const char *environment_image_value(const struct image *image, const char *prefix);

@@ -19,7 +19,6 @@
 #include "base/syscalls.h"
 #include "box/seal/environment.h"
 #include "box/seal/nursery_message.h"
-#include "box/seal/privilege.h"
 #include "box/seal/tree.h"
 
 enum { REPORT_FD = 6 };
@@ -115,7 +114,7 @@ static int keep_one_capability(void) {
 
 /* 0, 1, 2 are /dev/null of the view; 3 orders; 4 answers; 5 the library; 6 the way to report a failure, closed by the
  * exec. */
-static int arrange_descriptors(const struct nursery_stage *nursery) {
+static int nursery_stage_arrange_descriptors(const struct nursery_stage *nursery) {
         const int wanted[] = { nursery->socket_fd, nursery->answer_fd, nursery->library_fd, nursery->fds->sync_fd };
         int moved[ELEMENTS(wanted)];
         for (size_t i = 0; i < ELEMENTS(wanted); i++) {
@@ -133,9 +132,9 @@ static int arrange_descriptors(const struct nursery_stage *nursery) {
         return syscall(SYS_close_range, REPORT_FD + 1, ~0u, 0) < 0 ? -errno : 0;
 }
 
-/* What kernels have unless their request asks for more, so that they need not change it. A full nursery imports libraries
- * that would start as many threads as they may, and a process with threads cannot be forked: it has one thread in every
- * pool, and two variables more, which it removes after its imports (glovebox_kernel/nursery.py). */
+/* The limits of kernels whose request has no others, so that they need not change them. A full nursery imports
+ * libraries that would start as many threads as they may, and a process with threads cannot be forked: it has one
+ * thread in every pool, and two variables more, which it removes after its imports (glovebox_kernel/nursery.py). */
 static char **make_usual_environment(const struct nursery_stage *nursery) {
         enum { VARIABLES_MAX = 8 };
         static char no_thread[] = "MALLOC_CONF=background_thread:false",
@@ -196,7 +195,7 @@ void nursery_stage_run(struct nursery_stage *nursery) {
         int code = 0, report_fd = nursery->fds->sync_fd;
         if (nursery_stage_make_root(nursery, &err) == 0) {
                 (void) setrlimit(RLIMIT_CORE, &(struct rlimit) { 1, 1 }); /* not 0: see privilege.c */
-                code = arrange_descriptors(nursery);
+                code = nursery_stage_arrange_descriptors(nursery);
                 if (code == 0) {
                         report_fd = REPORT_FD;
                         code = keep_one_capability();

@@ -1,8 +1,6 @@
 /* Drops every privilege, in the one order that works. All return 0 or -errno and are usable between clone and exec. */
 #pragma once
 
-#include <stdint.h>
-
 #include "box/limits.h"
 
 /* A fresh, empty session keyring: keyrings are not namespaced and would show the caller's keys. */

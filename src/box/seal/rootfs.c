@@ -209,7 +209,7 @@ static const char *const proc_covered_directories[] = { "proc/acpi",    "proc/as
                                                         "proc/driver",  "proc/tty",    "proc/dynamic_debug",
                                                         "proc/pressure" };
 
-/* An empty directory. What the sealing itself still asks of /proc it asks of the host's. */
+/* An empty directory. Later steps of the sealing read the host's /proc. */
 static int leave_proc_out(struct stage *stage, struct err *err) {
         if (mkdirat(stage->root_fd, "proc", 0555) < 0)
                 return err_sys(err, errno, "making /proc");

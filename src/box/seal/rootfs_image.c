@@ -39,7 +39,7 @@ struct opening {
         struct err *err;
 };
 
-/* What is left of `path` below `directory`, without a slash before it; NULL when it does not lie below it. */
+/* The rest of `path` below `directory`, without a slash before it; NULL when it does not lie below it. */
 static const char *path_below(const char *path, const char *directory) {
         size_t size = strlen(directory);
         if (strncmp(path, directory, size) != 0 || path[size] != '/')

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/memory.h"
@@ -18,8 +17,8 @@
 
 enum { MOUNTS_MAX = 256 << 10 };
 
-/* What is mounted below would not be seen through an overlay. 1: there is something. The text of all mounts of a box
- * takes 60 µs to make, so the kernel is asked for a list first. */
+/* An overlay would hide the mounts below. 1: there is something. The text of all mounts of a box takes 60 µs to make,
+ * so the kernel is asked for a list first. */
 static int has_mounts_below(const struct stage *stage) {
         uint64_t mount_id = sys_mount_id(TREE);
         int n = mount_id ? sys_list_mounts(mount_id) : -1;

@@ -3,8 +3,6 @@
 
 #include <linux/filter.h>
 
-#include "base/err.h"
-
 /* The program of the default profile: allow-list; unknown calls answer ENOSYS, forbidden ones EPERM, foreign socket
  * families EAFNOSUPPORT; a foreign ABI kills. */
 extern const struct sock_fprog seccomp_program;

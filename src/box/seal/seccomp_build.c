@@ -106,7 +106,7 @@ static void answer_if(unsigned comparison, uint32_t value, uint32_t verdict) {
         ways[at].when_true = find_leaf(verdict, -1) + 1;
 }
 
-/* What stands between begin and end is for one value only, and must answer. */
+/* The instructions between begin and end are for one value only, and must answer. */
 static size_t begin_when(uint32_t value) {
         return emit_instruction(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 0);
 }
@@ -118,8 +118,8 @@ static void end_when(size_t begin) {
         program[begin].jf = (uint8_t) over;
 }
 
-/* Threads and processes, but no namespace. CLONE_NEWTIME shares its bit with the exit signal: not to be had here.
- * Nor CLONE_PARENT: the parent of a kernel is outside of the box, and has no business with its processes. */
+/* Threads and processes, but no namespace. CLONE_NEWTIME needs no check: clone() reads its bit as part of the exit
+ * signal. CLONE_PARENT is refused: it would make a process of the box a child of the kernel's parent, which is outside. */
 static void rule_clone(void) {
         load_argument(0);
         answer_if(BPF_JSET, 0x7E020000 | 0x8000, ERRNO(EPERM));
@@ -338,7 +338,7 @@ static uint32_t verdict_of(const struct seccomp_call *call) {
                                                             : ERRNO(ENOSYS);
 }
 
-/* What box/late_mounts.h leaves for later: Landlock, and the filter that takes away both. */
+/* The steps that box/late_mounts.h leaves for later: Landlock, and the filter that forbids both. */
 static bool is_of_sealing(const struct seccomp_call *call) {
         static const char *const names[] = { "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self",
                                              "seccomp" };

@@ -1,9 +1,8 @@
 /* Which system calls a box may make: the whole list, by name.
  *
  * A call is ALLOWED, FORBIDDEN (EPERM: a policy decision), decided by a RULE over its arguments, or ABSENT (ENOSYS).
- * What is in no list is absent too, so that a call of a future kernel starts out closed and libraries fall back as they
- * do on an older kernel. Numbers are those of the target's own headers; a call that an architecture does not have is
- * left out there. */
+ * Calls in no list are absent too: a call of a future kernel is closed at first, and libraries fall back as on an older
+ * kernel. Numbers are those of the target's own headers; a call that an architecture lacks is left out there. */
 /* Tables: clang-format would break them in the middle of a row. */
 /* clang-format off */
 #pragma once

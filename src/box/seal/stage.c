@@ -12,7 +12,6 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -114,9 +113,9 @@ static int write_text_at(int dir_fd, const char *path, const char *text) {
         return fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
 }
 
-/* What was made up to here is all there will be, but for the second user namespace and the one for control groups that
- * later steps make. A tree that is not attached yet counts as a mount namespace too: steps below need one at a time, so
- * the knob stays open until the lock turns it down. */
+/* From here on only two more namespaces are made, by later steps: the second user namespace, and the one for control
+ * groups. A tree that is not attached yet counts as a mount namespace too: steps below need one at a time, so the knob
+ * stays open until the lock turns it down. */
 static int step_no_more_namespaces(struct stage *stage, struct err *err) {
         static const struct {
                 const char *name, *count;

@@ -40,7 +40,8 @@ struct mapping {
         uid_t disk_id; /* of a box with users: what its id 0 is on disk; 0: there is only one user */
 };
 
-static int write_map(pid_t pid, const char *file, unsigned inside, unsigned outside, const struct mapping *mapping) {
+static int tree_write_map(pid_t pid, const char *file, unsigned inside, unsigned outside,
+                          const struct mapping *mapping) {
         char path[64], lines[160];
         unsigned disk = mapping->disk_id, base = outside - BOX_UID;
         (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, file);
@@ -73,9 +74,9 @@ static int make_mapping(const struct mapping *mapping) {
         }
         _cleanup_fd_ int owned_pidfd = pidfd;
         (void) owned_pidfd;
-        int code = write_map(pid, "uid_map", mapping->owner_uid, mapping->box_uid, mapping);
+        int code = tree_write_map(pid, "uid_map", mapping->owner_uid, mapping->box_uid, mapping);
         if (code == 0)
-                code = write_map(pid, "gid_map", mapping->owner_gid, mapping->box_gid, mapping);
+                code = tree_write_map(pid, "gid_map", mapping->owner_gid, mapping->box_gid, mapping);
         _cleanup_fd_ int namespace_fd = -1;
         if (code == 0) {
                 char path[64];
@@ -109,7 +110,7 @@ static int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner
         return clone_mapped(fd, writable, &mapping);
 }
 
-/* Who owns the directory is the box's own user in it. */
+/* The owner of the directory is mapped to the box's user. */
 static int clone_for_owner(int fd, bool writable, struct mapping mapping) {
         struct stat status;
         if (fstat(fd, &status) < 0)

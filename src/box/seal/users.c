@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -76,8 +75,8 @@ int users_make_writable(const struct stage *stage) {
 
 static int copy_directory(int from_fd, int to_fd, unsigned depth);
 
-/* What cannot be read is left out: it is closed to others on the host, or in the image. */
-static int copy_file(int from_fd, const char *name, int to_fd, const struct stat *status) {
+/* Unreadable files are left out: they are closed to others on the host, or in the image. */
+static int users_copy_file(int from_fd, const char *name, int to_fd, const struct stat *status) {
         _cleanup_fd_ int in = openat(from_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (in < 0)
                 return errno == EACCES || errno == EPERM ? 0 : -errno;
@@ -97,7 +96,7 @@ static int copy_entry(int from_fd, const char *name, int to_fd, unsigned depth) 
         if (fstatat(from_fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
                 return -errno;
         if (S_ISREG(status.st_mode))
-                return copy_file(from_fd, name, to_fd, &status);
+                return users_copy_file(from_fd, name, to_fd, &status);
         if (S_ISLNK(status.st_mode)) {
                 ssize_t size = readlinkat(from_fd, name, target, sizeof(target) - 1);
                 target[size < 0 ? 0 : size] = '\0';
@@ -130,7 +129,7 @@ int users_copy_etc(int image_etc_fd, int etc_fd) {
         return copy_directory(image_etc_fd, etc_fd, 0);
 }
 
-/* What every box with users has, before what the image adds. Debian's adduser looks for the groups. */
+/* Present in every box with users; the image's entries follow. Debian's adduser looks for the groups. */
 static const struct {
         const char *name;
         mode_t mode;
@@ -219,7 +218,7 @@ int users_write_etc(int etc_fd) {
 
 /* ---- the second user namespace ---- */
 
-static int write_map(pid_t pid, const char *file) {
+static int users_write_map(pid_t pid, const char *file) {
         char path[64], line[32];
         (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, file);
         int length = snprintf(line, sizeof(line), "0 0 %d", BOX_IDS);
@@ -234,9 +233,9 @@ static void map_parent(pid_t parent, int go_fd) {
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
         int code = fd_read_exactly(go_fd, &go, 1);
         if (code == 0)
-                code = write_map(parent, "gid_map");
+                code = users_write_map(parent, "gid_map");
         if (code == 0)
-                code = write_map(parent, "uid_map");
+                code = users_write_map(parent, "uid_map");
         _exit(code < 0 ? -code : 0);
 }
 

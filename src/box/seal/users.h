@@ -18,7 +18,7 @@ size_t users_places(const char *ret_places[static USERS_PLACES_MAX]);
  * left as they are, and can be read only. */
 int users_make_writable(const struct stage *stage);
 
-/* What an image has in /etc, copied into the box's own; what a box without users may not read either is left out. */
+/* Copies the image's /etc into the box's, without the files that a box without users may not read either. */
 int users_copy_etc(int image_etc_fd, int etc_fd);
 
 /* The files about users; in an imported image its own users are in them too. */

@@ -1,5 +1,6 @@
 #include "cli/ui/inline_image.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,6 @@
 /* Pictures in a terminal that can show them: the protocols of kitty and iTerm2, and sixel. */
 #pragma once
 
-#include <stdbool.h>
-
 enum inline_image_kind { INLINE_IMAGE_NONE, INLINE_IMAGE_KITTY, INLINE_IMAGE_ITERM, INLINE_IMAGE_SIXEL };
 
 /* The protocol of standard output: $GLOVEBOX_FIGURES (kitty, iterm, sixel, none), or by the variables of the terminal.

@@ -16,7 +16,7 @@ static void on_delayed(int number) {
 }
 
 bool key_mode_enter(struct key_mode *mode) {
-        pid_t reader = tcgetpgrp(STDIN_FILENO); /* -1: a terminal that controls nobody */
+        pid_t reader = tcgetpgrp(STDIN_FILENO); /* -1: not our controlling terminal */
         if (tcgetattr(STDIN_FILENO, &mode->before) < 0 || (reader >= 0 && reader != getpgrp()))
                 return false;
         struct sigaction action = { .sa_handler = on_delayed };

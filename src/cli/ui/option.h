@@ -22,7 +22,7 @@ enum option_kind {
         OPTION_PARSED,      /* `parse` does it, and gets the field; may be repeated */
 };
 
-/* What a shell may offer as the value. */
+/* The values that a shell may offer. */
 enum option_completion { COMPLETE_NOTHING, COMPLETE_FILES, COMPLETE_DIRECTORIES, COMPLETE_IMAGES, COMPLETE_SESSIONS };
 
 struct option_choice {

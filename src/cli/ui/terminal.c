@@ -7,8 +7,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-
 static bool is_capable(int fd) {
         const char *term = getenv("TERM");
         return isatty(fd) && term && *term && strcmp(term, "dumb") != 0;

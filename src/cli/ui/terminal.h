@@ -1,8 +1,7 @@
-/* What differs between a person's terminal and a pipe: colour, width, a line that is rewritten in place. */
+/* The differences between a person's terminal and a pipe: colour, width, a line that is rewritten in place. */
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "base/err.h"
 
