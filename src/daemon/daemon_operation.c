@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "daemon/daemon.h"
 #include "daemon/operation.h"
 #include "engine/incus.h"

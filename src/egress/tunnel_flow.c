@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "egress/proxy.h"
 #include "egress/rules.h"
+#include "egress/tunnel.h"
 
 enum {
         FLOW_ROOM = 32 << 10,

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "engine/incus.h"
 #include "engine/instance.h"
+#include "engine/remote_tunnel.h"
 #include "image/image.h"
 #include "session/manager.h"
 #include "session/serve_options.h"
