@@ -40,9 +40,10 @@ enum {
         RANGES_MAX = 16 << 10,
         WRITTEN_MAX = 1024,
         CHILD_WAIT_MS = 10000,
-        /* Pages of a mapping after the split. With pandas and the like loaded there are 30,000 writable pages and
-         * 54,000 others; Linux allows 65,530 mappings. Beyond that the report is less exact. */
-        SPLIT_WRITABLE = 1,
+        /* Mappings are split into pages if there are no more pages than this. With pandas and the like loaded there are
+         * 30,000 writable ones and 54,000 others, but Linux allows 65,530 mappings: then the others are split into
+         * parts of four pages. Beyond that the report is less exact. */
+        SPLIT_INTO_PAGES_MAX = 32 << 10,
         SPLIT_OTHERS = 4,
 };
 
@@ -106,8 +107,8 @@ static int drop_privileges(void) {
 }
 
 /* Neighbours with the same flags would be one mapping: every second part gets another flag. */
-static void split_mapping(const struct mapping *mapping) {
-        size_t part = (mapping->protection & PROT_WRITE ? SPLIT_WRITABLE : SPLIT_OTHERS) * PAGE;
+static void split_mapping(const struct mapping *mapping, size_t others) {
+        size_t part = (mapping->protection & PROT_WRITE ? 1 : others) * PAGE;
         for (uintptr_t at = mapping->start; at < mapping->end; at += 2 * part)
                 if (madvise((void *) at, part < mapping->end - at ? part : mapping->end - at, MADV_DONTDUMP) < 0)
                         return;
@@ -232,8 +233,11 @@ static bool fork_child(int *ret_code) {
         fd_close(&memory_fd);
         if (drop_privileges() < 0)
                 _exit(1);
-        for (size_t i = 0; i < report->n_mappings; i++)
-                split_mapping(&report->mappings[i]);
+        size_t n_pages = 0;
+        for (const struct mapping *mapping = report->mappings; mapping < mappings_end(); mapping++)
+                n_pages += (mapping->end - mapping->start) / PAGE;
+        for (const struct mapping *mapping = report->mappings; mapping < mappings_end(); mapping++)
+                split_mapping(mapping, n_pages <= SPLIT_INTO_PAGES_MAX ? 1 : SPLIT_OTHERS);
         return true;
 }
 

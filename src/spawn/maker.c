@@ -34,7 +34,7 @@ enum {
         SUPERVISORS_MAX = 4, /* images that have nurseries, which need memory; kernels of other images start cold */
         NURSERIES_MAX = 2 * SUPERVISORS_MAX,
         WAITING_MAX = 64,
-        FLIGHTS_MAX = 5, /* boxes that seal themselves at the same time */
+        FLIGHTS_MAX = 5, /* boxes and kernels that seal themselves at the same time */
         NURSERY_WAIT_MS = 30000, /* a request waits no longer for a nursery that is importing */
         NURSERY_NO_IMAGE_MS = 60000,
         UNREPORTED_MS = 20,
@@ -170,21 +170,20 @@ static void reply_to(int fd, const struct maker_request *request, struct spawn_j
         for (size_t i = 0; i < MAKER_FDS; i++)
                 reply.fds[i] = -1;
         memcpy(reply.kernel_id, request->kernel_id, sizeof(reply.kernel_id));
-        if (!job)
-                reply.err = *err;
+        reply.good = job;
+        if (job)
+                spawn_job_finish(job, &reply);
         else
-                reply.good = spawn_job_finish(job, &reply, &reply.err) == 0;
+                reply.err = *err;
         if (nursery)
                 maker_describe(nursery, &reply.nursery);
         send_reply(fd, &reply);
 }
 
-/* Its box is made, or failed. */
-static void land_job(int fd, struct spawn_job *job) {
-        struct err err;
-        bool good = spawn_job_settle(job, &err) == 0;
+/* It is done, or failed. */
+static void land_job(int fd, struct spawn_job *job, bool good, const struct err *err) {
         if (!spawn_job_is_for_pool(job))
-                reply_to(fd, spawn_job_request(job), good ? job : NULL, &err);
+                reply_to(fd, spawn_job_request(job), good ? job : NULL, err);
         else if (good) {
                 spawn_job_store(job, &pool);
                 unreported = find_nursery(spawn_job_request(job));
@@ -193,16 +192,34 @@ static void land_job(int fd, struct spawn_job *job) {
         spawn_job_free(job);
 }
 
+/* Goes on until it waits for a box or a kernel. If there is no room, it is waited for here. */
+static void continue_job(int fd, struct spawn_job *job) {
+        struct err err;
+        bool good;
+        do
+                good = spawn_job_continue(job, &err) == 0;
+        while (good && spawn_job_wait_fd(job) >= 0 && n_flights == FLIGHTS_MAX);
+        if (good && spawn_job_wait_fd(job) >= 0)
+                flights[n_flights++] = job;
+        else
+                land_job(fd, job, good, &err);
+}
+
+static void take_off(int fd, struct spawn_job *job) {
+        if (spawn_job_wait_fd(job) >= 0 && n_flights < FLIGHTS_MAX)
+                flights[n_flights++] = job;
+        else
+                continue_job(fd, job);
+}
+
 static void launch_job(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
                        const struct maker_request *request) {
         struct err err;
         struct spawn_job *job = spawn_job_start(settings, host, find_ready(request), &pool, request, &err);
-        if (!job)
-                reply_to(fd, request, NULL, &err);
-        else if (spawn_job_wait_fd(job) < 0 || n_flights == FLIGHTS_MAX)
-                land_job(fd, job);
+        if (job)
+                take_off(fd, job);
         else
-                flights[n_flights++] = job;
+                reply_to(fd, request, NULL, &err);
 }
 
 static bool is_pool_job_under_way(void) {
@@ -232,24 +249,22 @@ static void launch_for_pool(const struct maker_settings *settings, const struct 
                 (void) snprintf(request.group, sizeof(request.group), "%s%s", settings->group_prefix, id);
                 job = spawn_job_start(settings, host, nursery, NULL, &request, &err);
         }
-        if (!job)
-                pool.is_wanted = false;
-        else if (spawn_job_wait_fd(job) < 0 || n_flights == FLIGHTS_MAX)
-                land_job(fd, job);
+        if (job)
+                take_off(fd, job);
         else
-                flights[n_flights++] = job;
+                pool.is_wanted = false;
 }
 
 /* Oldest first. `polled` is as many as there were flights when it was filled. */
 static void land_settled(int fd, const struct pollfd *polled, size_t n_polled) {
         for (size_t i = 0, at = 0; i < n_polled; i++) {
-                if (!polled[i].revents) {
+                if (!polled[i].revents && !spawn_job_is_late(flights[at])) {
                         at++;
                         continue;
                 }
                 struct spawn_job *job = flights[at];
                 memmove(&flights[at], &flights[at + 1], (--n_flights - at) * sizeof(flights[0]));
-                land_job(fd, job);
+                continue_job(fd, job);
         }
 }
 

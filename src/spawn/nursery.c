@@ -202,9 +202,11 @@ static int receive_kernel(struct nursery *nursery, pid_t *ret_pid, struct err *e
 }
 
 /* The kernel's own report that it is sealed. */
-static int wait_until_sealed(int verdict_fd, struct err *err) {
+static int wait_until_sealed(const struct nursery_child *child, struct err *err) {
         struct err verdict;
-        if (!read_within(verdict_fd, &verdict, sizeof(verdict), ANSWER_WAIT_S * 1000))
+        uint64_t now_ms = loop_now_ms();
+        int wait_ms = now_ms < child->until_ms ? (int) (child->until_ms - now_ms) : 0;
+        if (!read_within(child->verdict_fd, &verdict, sizeof(verdict), wait_ms))
                 return err_set(err, ERR_GONE, "the kernel died while it was sealed");
         if (verdict.code != ERR_NONE) {
                 verdict.message[sizeof(verdict.message) - 1] = '\0';
@@ -214,22 +216,7 @@ static int wait_until_sealed(int verdict_fd, struct err *err) {
         return 0;
 }
 
-/* The kernel may start when it is sealed and the supervisor watches it. The supervisor's answer is read in any case,
- * because its answers come in the order of the requests. */
-static int nursery_seal(struct nursery *nursery, pid_t pid, int status_fd, int verdict_fd, int *ret_pidfd,
-                        struct err *err) {
-        struct err of_supervisor;
-        if (supervisor_ask_to_watch(nursery->supervisor, pid, status_fd, err) < 0)
-                return -1;
-        int code = wait_until_sealed(verdict_fd, err);
-        if (supervisor_is_watching(nursery->supervisor, ret_pidfd, &of_supervisor) < 0 && code == 0) {
-                *err = of_supervisor;
-                code = -1;
-        }
-        return code;
-}
-
-int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int *ret_pidfd, int *ret_status_fd,
+int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, struct nursery_child *ret_child,
                  struct err *err) {
         int verdict[2] = { -1, -1 }, go[2] = { -1, -1 }, status[2] = { -1, -1 };
         bool good = pipe2(verdict, O_CLOEXEC) == 0 && pipe2(go, O_CLOEXEC) == 0 && pipe2(status, O_CLOEXEC) == 0;
@@ -252,24 +239,42 @@ int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int
                 nursery_fail(nursery, err);
                 return -1;
         }
-        int code = nursery_seal(nursery, pid, status_write, verdict_read, &pidfd, err);
-        if (code == 0 && !is_in_box(pidfd, birth->box)) {
-                code = err_set(err, ERR_PROTOCOL, "the nursery answered with a process that is not in the box");
+        if (supervisor_watch(nursery->supervisor, pid, status_write, &pidfd, err) < 0)
+                return -1; /* without its permission the kernel ends */
+        if (!is_in_box(pidfd, birth->box)) {
+                (void) err_set(err, ERR_PROTOCOL, "the nursery answered with a process that is not in the box");
                 nursery_fail(nursery, err);
                 return -1; /* not ours to kill */
         }
-        if (code == 0 && fd_write_all(go_write, "g", 1) < 0)
+        *ret_child = (struct nursery_child) { .pidfd = take_fd(&pidfd),
+                                              .status_fd = take_fd(&status_read),
+                                              .verdict_fd = take_fd(&verdict_read),
+                                              .go_fd = take_fd(&go_write),
+                                              .until_ms = loop_now_ms() + ANSWER_WAIT_S * 1000 };
+        return 0;
+}
+
+int nursery_release(struct nursery *nursery, struct nursery_child *child, struct err *err) {
+        int code = wait_until_sealed(child, err);
+        if (code == 0 && fd_write_all(child->go_fd, "g", 1) < 0)
                 code = err_sys(err, errno, "letting the kernel go");
         if (code < 0) {
-                if (pidfd >= 0)
-                        (void) sys_pidfd_send_signal(pidfd, SIGKILL);
+                nursery_drop(child);
                 return -1;
         }
+        fd_close(&child->verdict_fd);
+        fd_close(&child->go_fd);
         nursery->forks++;
         nursery->failures = 0;
-        *ret_pidfd = take_fd(&pidfd);
-        *ret_status_fd = take_fd(&status_read);
         return 0;
+}
+
+void nursery_drop(struct nursery_child *child) {
+        (void) sys_pidfd_send_signal(child->pidfd, SIGKILL);
+        fd_close(&child->pidfd);
+        fd_close(&child->status_fd);
+        fd_close(&child->verdict_fd);
+        fd_close(&child->go_fd);
 }
 
 uint64_t nursery_fingerprint(const struct image *image) {

@@ -53,10 +53,25 @@ struct nursery_birth {
         const int *fds; /* 0, 1, 2, requests and replies */
 };
 
-/* Forks a kernel into the box. On return it is sealed and on its way; *ret_pidfd is the process, and its wait status
- * will come through *ret_status_fd. On failure nothing is left of it. */
-int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int *ret_pidfd, int *ret_status_fd,
+/* A kernel that was forked, and seals itself. */
+struct nursery_child {
+        int pidfd;
+        int status_fd;  /* its wait status will come here */
+        int verdict_fd; /* readable when it is sealed, or has failed */
+        int go_fd;
+        uint64_t until_ms; /* it should be sealed by then */
+};
+
+/* Forks a kernel into the box. On failure nothing is left of it. */
+int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, struct nursery_child *ret_child,
                  struct err *err);
+
+/* Lets the kernel start when it is sealed, and waits for that until until_ms. Afterwards pidfd and status_fd are the
+ * caller's. On failure nothing is left of it. */
+int nursery_release(struct nursery *nursery, struct nursery_child *child, struct err *err);
+
+/* Ends a kernel that was not released. */
+void nursery_drop(struct nursery_child *child);
 
 /* A number that changes when the image's files change. */
 uint64_t nursery_fingerprint(const struct image *image);

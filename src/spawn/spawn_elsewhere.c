@@ -141,17 +141,6 @@ static int make_box(struct spawn_job *job, const struct engine *engine, struct m
         return code;
 }
 
-static void give_to(struct spawn_job *job, struct maker_reply *reply) {
-        reply->pid = job->box.pid;
-        reply->host_uid = job->uid;
-        (void) snprintf(reply->group, sizeof(reply->group), "%s", job->request->group);
-        reply->fds[MAKER_PIDFD] = take_fd(&job->box.pidfd);
-        reply->fds[MAKER_CONTROL] = take_fd(&job->box.control_fd);
-        reply->fds[MAKER_WORKSPACE] = take_fd(&job->workspace_fd);
-        reply->fds[MAKER_LISTENER] = take_fd(&job->listener_fd);
-        job->box.pid = 0;
-}
-
 int spawn_elsewhere(const struct maker_settings *settings, const struct maker_request *request,
                     struct maker_reply *reply, struct err *err) {
         const struct engine *engine = engine_find(request->engine, err);
@@ -164,19 +153,19 @@ int spawn_elsewhere(const struct maker_settings *settings, const struct maker_re
         job->request = request;
         job->settings = settings;
         job->host = &no_groups;
-        job->lease_fd = job->workspace_fd = job->listener_fd = -1;
-        job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
+        spawn_job_clear(job);
         int code = make_box(job, engine, dir, err);
         bool is_made = code == 0;
         if (code == 0)
-                code = spawn_job_start_kernel(job, reply, err);
+                code = spawn_job_start_kernel(job, err);
         if (code < 0 && (is_made || engine->reserve)) {
                 struct err ignored;
                 (void) engine->remove(settings->engines, request->group, &ignored);
         }
-        if (code == 0)
-                give_to(job, reply);
-        else
+        if (code == 0) {
+                (void) snprintf(reply->group, sizeof(reply->group), "%s", request->group);
+                spawn_job_give(job, reply);
+        } else
                 mount_dir_remove(request->group);
         fd_close(&job->box.pidfd);
         fd_close(&job->box.control_fd);

@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "base/memory.h"
 #include "base/oom.h"
 #include "box/host/host_trial.h"
@@ -25,11 +26,27 @@
 #include "store/packages.h"
 #include "wire/frame.h"
 
+void spawn_job_clear(struct spawn_job *job) {
+        job->lease_fd = job->workspace_fd = job->listener_fd = -1;
+        job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
+        memset(job->ours, 0xff, sizeof(job->ours));
+        memset(job->theirs, 0xff, sizeof(job->theirs));
+}
+
+static void close_all(int *fds, size_t n) {
+        for (size_t i = 0; i < n; i++)
+                fd_close(&fds[i]);
+}
+
 void spawn_job_free(struct spawn_job *job) {
         if (!job)
                 return;
         if (job->is_settling)
                 box_abandon(&job->birth);
+        if (job->is_sealing)
+                nursery_drop(&job->child);
+        close_all(job->ours, MAKER_FDS);
+        close_all(job->theirs, KERNEL_FDS);
         (void) box_end(&job->box, NULL, NULL);
         for (size_t i = 0; i < job->n_mounts; i++)
                 fd_close(&job->mounts[i].tree_fd);
@@ -96,9 +113,9 @@ char **spawn_job_make_environment(struct spawn_job *job, struct err *err) {
         return environment_make(image, &job->request->limits, job->request->network, job->env, err);
 }
 
-/* Our ends go into the reply, theirs to the agent. Only pipes: a channel that a box can write to and the daemon reads
+/* Our ends go into the reply, theirs to the kernel. Only pipes: a channel that a box can write to and the daemon reads
  * must not pass descriptors (base/pipe_peek.h). */
-static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[static KERNEL_FDS], struct err *err) {
+static int open_channels(struct spawn_job *job, struct err *err) {
         int requests[2] = { -1, -1 }, replies[2] = { -1, -1 }, out[2] = { -1, -1 }, error[2] = { -1, -1 };
         int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         int code = 0;
@@ -107,14 +124,14 @@ static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[
                 code = err_sys(err, errno, "making the kernel's channels");
         /* A megabyte printed at once then costs one wake-up instead of sixteen. An ordinary user may not have many such
          * pipes (fs.pipe-user-pages-soft): only where the limit does not count. */
-        if (code == 0 && geteuid() == 0 && leased)
+        if (code == 0 && geteuid() == 0 && job->lease_fd >= 0)
                 (void) fcntl(out[1], F_SETPIPE_SZ, OUTPUT_PIPE_BYTES);
-        reply->fds[MAKER_REQUESTS] = requests[1];
-        reply->fds[MAKER_REPLIES] = replies[0];
-        reply->fds[MAKER_OUT] = out[0];
-        reply->fds[MAKER_ERR] = error[0];
+        job->ours[MAKER_REQUESTS] = requests[1];
+        job->ours[MAKER_REPLIES] = replies[0];
+        job->ours[MAKER_OUT] = out[0];
+        job->ours[MAKER_ERR] = error[0];
         const int theirs[KERNEL_FDS] = { null_fd, out[1], error[1], requests[0], replies[1] };
-        memcpy(ret_theirs, theirs, sizeof(theirs));
+        memcpy(job->theirs, theirs, sizeof(theirs));
         return code;
 }
 
@@ -125,8 +142,7 @@ static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[
 
 /* Cold: the agent executes Python. In an image of another engine there may be none: what is executed there becomes
  * Python, or serves commands without it (guest/commands). */
-static int execute_kernel(struct spawn_job *job, char *const *environment, const int theirs[static KERNEL_FDS],
-                          struct err *err) {
+static int execute_kernel(struct spawn_job *job, struct err *err) {
         char *argv[] = { (char[]) { ENGINE_PROGRAMS "/commands" },
                          job->image.python,
                          (char[]) { "-c" },
@@ -141,33 +157,44 @@ static int execute_kernel(struct spawn_job *job, char *const *environment, const
         struct frame_writer payload = { 0 };
         frame_put_text(&payload, BOX_WORKSPACE);
         frame_put_texts(&payload, argv + (*job->request->engine ? 0 : 1));
-        frame_put_texts(&payload, environment);
-        int sent = frame_send(job->box.control_fd, FRAME_START, 1, &payload, theirs, KERNEL_FDS);
+        frame_put_texts(&payload, job->environment);
+        int sent = frame_send(job->box.control_fd, FRAME_START, 1, &payload, job->theirs, KERNEL_FDS);
         frame_writer_release(&payload);
+        close_all(job->theirs, KERNEL_FDS);
         return sent < 0 ? err_sys(err, -sent, "asking the agent for a kernel") : 0;
 }
 
-int spawn_job_start_kernel(struct spawn_job *job, struct maker_reply *reply, struct err *err) {
+int spawn_job_start_kernel(struct spawn_job *job, struct err *err) {
         struct nursery *nursery = job->nursery && job->nursery->state == NURSERY_READY ? job->nursery : NULL;
-        int theirs[KERNEL_FDS];
-        int code = open_channels(job->lease_fd >= 0, reply, theirs, err);
+        if (open_channels(job, err) < 0)
+                return -1;
         const struct nursery_birth birth = { .box = &job->box,
                                              .spec = &job->spec,
                                              .environment = job->environment,
-                                             .fds = theirs,
+                                             .fds = job->theirs,
                                              .has_memory_cgroup = job->host->usable[CGROUP_MEMORY],
                                              .has_pids_cgroup = job->host->usable[CGROUP_PIDS],
                                              .is_awaited = !job->request->pooled,
                                              .mounts_follow = job->request->pooled };
-        bool is_forked = code == 0 && nursery &&
-                         nursery_fork(nursery, &birth, &reply->fds[MAKER_KERNEL], &reply->fds[MAKER_STATUS], err) == 0;
-        if (code == 0 && nursery && !is_forked)
+        if (!nursery)
+                return execute_kernel(job, err);
+        job->is_sealing = nursery_fork(nursery, &birth, &job->child, err) == 0;
+        if (job->is_sealing)
+                return 0;
+        daemon_log("a kernel starts cold: %s", err->message);
+        return execute_kernel(job, err);
+}
+
+static int release_kernel(struct spawn_job *job, struct err *err) {
+        job->is_sealing = false;
+        if (nursery_release(job->nursery, &job->child, err) < 0) {
                 daemon_log("a kernel starts cold: %s", err->message);
-        if (code == 0 && !is_forked)
-                code = execute_kernel(job, job->environment, theirs, err);
-        for (size_t i = 0; i < KERNEL_FDS; i++)
-                fd_close(&theirs[i]);
-        return code;
+                return execute_kernel(job, err);
+        }
+        job->ours[MAKER_KERNEL] = take_fd(&job->child.pidfd);
+        job->ours[MAKER_STATUS] = take_fd(&job->child.status_fd);
+        close_all(job->theirs, KERNEL_FDS);
+        return 0;
 }
 
 static int spawn_job_read_options(struct spawn_job *job, struct err *err) {
@@ -300,8 +327,7 @@ static struct spawn_job *spawn_job_new(const struct maker_settings *settings, co
         job->own_request = *request;
         job->request = &job->own_request;
         job->settings = settings;
-        job->lease_fd = job->workspace_fd = job->listener_fd = -1;
-        job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
+        spawn_job_clear(job);
         return job;
 }
 
@@ -333,12 +359,14 @@ const struct nursery *spawn_job_nursery(const struct spawn_job *job) {
 }
 
 int spawn_job_wait_fd(const struct spawn_job *job) {
-        return job->is_settling ? job->birth.sync_fd : -1;
+        return job->is_settling ? job->birth.sync_fd : job->is_sealing ? job->child.verdict_fd : -1;
 }
 
-int spawn_job_settle(struct spawn_job *job, struct err *err) {
-        if (!job->is_settling)
-                return 0;
+bool spawn_job_is_late(const struct spawn_job *job) {
+        return job->is_sealing && loop_now_ms() >= job->child.until_ms;
+}
+
+static int settle_box(struct spawn_job *job, struct err *err) {
         job->is_settling = false;
         if (box_settle(&job->birth, &job->box, err) == 0)
                 return oom_unspare(job->box.pidfd, job->box.pid, OOM_OFFERED, err);
@@ -347,22 +375,32 @@ int spawn_job_settle(struct spawn_job *job, struct err *err) {
 }
 
 /* A box of the pool may have died in the meantime: then this request gets a new one. */
-static int start_again(struct spawn_job *job, struct maker_reply *reply, struct err *err) {
-        for (size_t i = 0; i < MAKER_FDS; i++)
-                fd_close(&reply->fds[i]);
+static int start_again(struct spawn_job *job, struct err *err) {
+        close_all(job->ours, MAKER_FDS);
+        close_all(job->theirs, KERNEL_FDS);
         (void) box_end(&job->box, NULL, NULL);
         fd_close(&job->workspace_fd);
         fd_close(&job->lease_fd);
         job->from_pool = false;
-        return make_box(job, err) < 0 || spawn_job_settle(job, err) < 0 ? -1 : spawn_job_start_kernel(job, reply, err);
+        if (make_box(job, err) < 0)
+                return -1;
+        return job->is_settling ? 0 : spawn_job_start_kernel(job, err);
 }
 
-int spawn_job_finish(struct spawn_job *job, struct maker_reply *reply, struct err *err) {
-        if (spawn_job_start_kernel(job, reply, err) < 0 && (!job->from_pool || start_again(job, reply, err) < 0))
+int spawn_job_continue(struct spawn_job *job, struct err *err) {
+        if (job->is_settling && settle_box(job, err) < 0)
                 return -1;
+        if (job->for_pool)
+                return 0;
+        int code = job->is_sealing ? release_kernel(job, err) : spawn_job_start_kernel(job, err);
+        return code < 0 && job->from_pool ? start_again(job, err) : code;
+}
+
+void spawn_job_give(struct spawn_job *job, struct maker_reply *reply) {
         reply->pid = job->box.pid;
         reply->host_uid = job->uid;
-        (void) snprintf(reply->group, sizeof(reply->group), "%.47s", job->box.cgroup.name);
+        memcpy(reply->fds, job->ours, sizeof(reply->fds));
+        memset(job->ours, 0xff, sizeof(job->ours));
         reply->fds[MAKER_PIDFD] = take_fd(&job->box.pidfd);
         reply->fds[MAKER_CONTROL] = take_fd(&job->box.control_fd);
         reply->fds[MAKER_WORKSPACE] = take_fd(&job->workspace_fd);
@@ -370,8 +408,12 @@ int spawn_job_finish(struct spawn_job *job, struct maker_reply *reply, struct er
         reply->fds[MAKER_LISTENER] = take_fd(&job->listener_fd);
         /* From here on the box belongs to the holder of these descriptors; only its control groups keep a name. */
         job->box.pid = 0;
+}
+
+void spawn_job_finish(struct spawn_job *job, struct maker_reply *reply) {
+        (void) snprintf(reply->group, sizeof(reply->group), "%.47s", job->box.cgroup.name);
+        spawn_job_give(job, reply);
         cgroup_release(&job->box.cgroup);
-        return 0;
 }
 
 int spawn_job_attach(const struct maker_settings *settings, const struct maker_request *request, int box_pidfd,

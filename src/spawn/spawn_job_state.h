@@ -43,7 +43,12 @@ struct spawn_job {
         struct box_birth birth;
         bool is_settling; /* the birth is under way, and the box is not there yet */
         struct box box;
+        int ours[MAKER_FDS], theirs[KERNEL_FDS]; /* the ends of the kernel's channels */
+        bool is_sealing; /* the kernel was forked, and is not sealed yet */
+        struct nursery_child child;
 };
+
+void spawn_job_clear(struct spawn_job *job); /* a new one, all zeros: no descriptor is open */
 
 int spawn_job_read_env(struct spawn_job *job, struct err *err);
 char **spawn_job_make_environment(struct spawn_job *job, struct err *err);
@@ -54,5 +59,8 @@ int spawn_job_open_trees(struct spawn_job *job, struct err *err);
 /* For a ready box: the workspace is one more mount, which covers the box's own. */
 int spawn_job_open_late_trees(struct spawn_job *job, struct err *err);
 
-/* The box is ready: makes the kernel's pipes, and lets it be forked or executed. */
-int spawn_job_start_kernel(struct spawn_job *job, struct maker_reply *reply, struct err *err);
+/* The box is ready: makes the kernel's pipes, and lets it be forked (job->is_sealing then) or executed. */
+int spawn_job_start_kernel(struct spawn_job *job, struct err *err);
+
+/* Moves the descriptors of box and kernel to the reply. */
+void spawn_job_give(struct spawn_job *job, struct maker_reply *reply);

@@ -249,7 +249,7 @@ int supervisor_start_nursery(struct supervisor *supervisor, const struct box_spe
         return 0;
 }
 
-int supervisor_ask_to_watch(struct supervisor *supervisor, pid_t pid, int status_fd, struct err *err) {
+int supervisor_watch(struct supervisor *supervisor, pid_t pid, int status_fd, int *ret_pidfd, struct err *err) {
         _cleanup_free_ struct supervisor_request *request = calloc(1, sizeof(*request));
         int slots[SUPERVISOR_SLOTS];
         if (!request)
@@ -259,9 +259,5 @@ int supervisor_ask_to_watch(struct supervisor *supervisor, pid_t pid, int status
         request->kind = SUPERVISOR_WATCH;
         request->pid = pid;
         slots[SUPERVISOR_STATUS] = status_fd;
-        return supervisor_send(supervisor, request, slots, err) < 0 ? -1 : 0;
-}
-
-int supervisor_is_watching(struct supervisor *supervisor, int *ret_pidfd, struct err *err) {
-        return supervisor_read_answer(supervisor, ret_pidfd, err);
+        return supervisor_ask(supervisor, request, slots, ret_pidfd, err);
 }

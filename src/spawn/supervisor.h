@@ -48,12 +48,9 @@ int supervisor_start_nursery(struct supervisor *supervisor, const struct box_spe
                              const char *preload, int library_fd, int *ret_socket_fd, int *ret_answer_fd,
                              int *ret_pidfd, struct err *err);
 
-/* Requests that the supervisor writes the wait status of a child to status_fd (borrowed) as an int. `pid` is the
- * child's pid in N; a child can be watched once. The next call to this supervisor must be supervisor_is_watching, which
- * returns 0 and a descriptor of the process; the kernel seals itself meanwhile. If the child had ended before, nothing
- * is written. */
-int supervisor_ask_to_watch(struct supervisor *supervisor, pid_t pid, int status_fd, struct err *err);
-int supervisor_is_watching(struct supervisor *supervisor, int *ret_pidfd, struct err *err);
+/* The supervisor will write the wait status of a child to status_fd (borrowed) as an int. `pid` is the child's pid in N;
+ * a child can be watched once. *ret_pidfd is the process. If the child had ended before, nothing is written. */
+int supervisor_watch(struct supervisor *supervisor, pid_t pid, int status_fd, int *ret_pidfd, struct err *err);
 
 /* The pid of a pidfd as this process sees it, or -1. */
 pid_t supervisor_pid_of(int pidfd);

@@ -31,6 +31,7 @@
 enum {
         WAITING_MAX = 1000,
         PATIENCE_MS = 5000, /* for the processes of one box */
+        GATHER_MS = 20, /* boxes that end within this time are buried together */
         STOP_MS = 20000,
         MESSAGE_FDS = 3,
         REMOVE_PAUSE_MAX_MS = 60000,
@@ -153,18 +154,22 @@ static void remove_elsewhere(char *text) {
         _exit(EXIT_SUCCESS);
 }
 
-/* False when there will be no more. */
-static bool reaper_take_message(const struct cgroup_host *host, int fd) {
+enum taken { TAKEN_ONE, TAKEN_NONE, TAKEN_LAST };
+
+/* TAKEN_NONE: no message is there. TAKEN_LAST: there will be no more. */
+static enum taken reaper_take_message(const struct cgroup_host *host, int fd) {
         struct message message;
         int fds[MESSAGE_FDS];
-        ssize_t size = fd_passing_receive(fd, &message, sizeof(message), fds, MESSAGE_FDS, 0);
+        ssize_t size = fd_passing_receive(fd, &message, sizeof(message), fds, MESSAGE_FDS, MSG_DONTWAIT);
+        if (size == -EAGAIN)
+                return TAKEN_NONE;
         if (size <= (ssize_t) offsetof(struct message, name))
-                return false;
+                return TAKEN_LAST;
         ((char *) &message)[size - 1] = '\0';
         close_files();
         if (message.kind == MESSAGE_CLOSE) {
                 memcpy(files_to_close, fds, sizeof(fds));
-                return true;
+                return TAKEN_ONE;
         }
         if (message.kind == MESSAGE_REMOVE) {
                 remove_tree(message.name);
@@ -177,7 +182,7 @@ static bool reaper_take_message(const struct cgroup_host *host, int fd) {
         if (message.kind != MESSAGE_BURY) {
                 for (size_t i = 0; i < MESSAGE_FDS; i++)
                         fd_close(&fds[i]);
-                return true;
+                return TAKEN_ONE;
         }
         if (n_graves == WAITING_MAX)
                 close_grave(host, fd, 0);
@@ -186,7 +191,7 @@ static bool reaper_take_message(const struct cgroup_host *host, int fd) {
                 .number = message.number, .pidfd = fds[0], .lease_fd = fds[1], .until_ms = loop_now_ms() + PATIENCE_MS
         };
         (void) snprintf(grave->group, sizeof(grave->group), "%.63s", message.name);
-        return true;
+        return TAKEN_ONE;
 }
 
 static void reaper_serve(const struct cgroup_host *host, int fd) __attribute__((noreturn));
@@ -206,8 +211,12 @@ static void reaper_serve(const struct cgroup_host *host, int fd) {
                 for (size_t i = n; i-- > 0;)
                         if (polled[i].revents || graves[i].pidfd < 0 || loop_now_ms() >= graves[i].until_ms)
                                 close_grave(host, fd, i);
-                if (polled[n].revents)
-                        asked = reaper_take_message(host, fd);
+                enum taken taken = polled[n].revents ? TAKEN_ONE : TAKEN_NONE;
+                while (taken == TAKEN_ONE)
+                        taken = reaper_take_message(host, fd);
+                asked = asked && taken != TAKEN_LAST;
+                if (asked) /* nobody waits for this, and waking up for each of them costs those who do */
+                        (void) poll(NULL, 0, GATHER_MS);
         }
         _exit(EXIT_SUCCESS);
 }

@@ -30,10 +30,10 @@
 #define NO_ANSWER 0xdeadbeefu /* an instruction we do not know, or a jump out of the program */
 #define ANY_HIGH_WORD 0xabcdef0100000000ull
 
-static uint32_t evaluate(const struct seccomp_data *data) {
+static uint32_t evaluate_program(const struct sock_fprog *program, const struct seccomp_data *data) {
         uint32_t a = 0;
-        for (size_t pc = 0; pc < seccomp_program.len; pc++) {
-                const struct sock_filter *f = &seccomp_program.filter[pc];
+        for (size_t pc = 0; pc < program->len; pc++) {
+                const struct sock_filter *f = &program->filter[pc];
                 int taken = 0;
                 switch (f->code) {
                 case BPF_LD | BPF_W | BPF_ABS:
@@ -67,6 +67,10 @@ static uint32_t evaluate(const struct seccomp_data *data) {
                 pc += taken ? f->jt : f->jf;
         }
         return NO_ANSWER;
+}
+
+static uint32_t evaluate(const struct seccomp_data *data) {
+        return evaluate_program(&seccomp_program, data);
 }
 
 static uint32_t ask_about(int number, const uint64_t arguments[static 4]) {
@@ -109,6 +113,37 @@ static void test_every_number(void) {
         ok(wrong == 0, "every number gets the verdict of its row, whatever its arguments");
         ok(seen > 250, "most rows have a number here (%zu)", seen);
         ok(ask(ARCHITECTURE, 0x3fffffff, 0, 0, 0) == ERRNO(ENOSYS), "the largest number is unknown, not an error");
+}
+
+/* Of several filters the kernel takes the strictest verdict: the lowest action, as a signed number. */
+static uint32_t stricter(uint32_t one, uint32_t other) {
+        return (int32_t) (one & SECCOMP_RET_ACTION_FULL) <= (int32_t) (other & SECCOMP_RET_ACTION_FULL) ? one : other;
+}
+
+/* The arguments are small numbers, flags, and what no call expects. */
+static void test_kernels_of_a_nursery(void) {
+        static const uint64_t values[] = { 0, 1, 2, 3, 16, 22, 1024, 0x5412, 0x8000, 0x40000, 0x7E020000, 0xffffffff };
+        static const uint32_t architectures[] = { ARCHITECTURE, AUDIT_ARCH_I386, 0 };
+        size_t wrong = 0, open_early = 0;
+        for (size_t a = 0; a < ELEMENTS(architectures); a++)
+                for (int number = 0; number < 2 * SECCOMP_NUMBERS; number++) {
+                        bool differs = false;
+                        for (size_t i = 0; i < ELEMENTS(values) * ELEMENTS(values); i++) {
+                                uint64_t one = values[i / ELEMENTS(values)], other = values[i % ELEMENTS(values)];
+                                const struct seccomp_data data = { .nr = number,
+                                                                   .arch = architectures[a],
+                                                                   .args = { one, other, one, other, one, other } };
+                                uint32_t inherited = evaluate_program(&seccomp_nursery_program, &data);
+                                wrong += stricter(inherited, evaluate_program(&seccomp_closing_program, &data)) !=
+                                         evaluate(&data);
+                                differs |= stricter(inherited, evaluate_program(&seccomp_early_closing_program,
+                                                                                &data)) != evaluate(&data);
+                        }
+                        open_early += differs;
+                }
+        ok(wrong == 0, "a kernel of a nursery has the whole profile, in two filters");
+        ok(open_early == 4, "one that waits for its mounts may call Landlock and seccomp in addition (%zu)",
+           open_early);
 }
 
 static void test_foreign_abi(void) {
@@ -312,6 +347,7 @@ int main(void) {
         is_text(sha256_hex(seccomp_program.filter, size, hex), seccomp_program_sha256,
                 "the digest is that of the program");
         test_every_number();
+        test_kernels_of_a_nursery();
         test_foreign_abi();
         test_argument_edges();
         int status = run_child(attempt_in_child);

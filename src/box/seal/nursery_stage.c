@@ -1,13 +1,10 @@
 /* A nursery imports untrusted code of an image, and holds one capability that it needs to put kernels into boxes. It is
- * confined by a user namespace that owns nothing but boxes, a view of the image like a box's, no network, and a
- * system-call filter that leaves of that capability only setns. */
+ * confined by a user namespace that owns nothing but boxes, a view of the image like a box's, no network, and the
+ * system-call filter of a box, but for setns, clone3 and the last calls of a kernel's sealing (seccomp_build.c). */
 #include "box/seal/nursery_stage.h"
 
 #include <errno.h>
-#include <linux/audit.h>
 #include <linux/capability.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -19,83 +16,12 @@
 #include "base/syscalls.h"
 #include "box/seal/environment.h"
 #include "box/seal/nursery_message.h"
+#include "box/seal/seccomp.h"
 #include "box/seal/tree.h"
 
 enum { REPORT_FD = 6 };
 
 #define KERNEL_TREE "/opt/glovebox/kernel"
-
-#if defined(__x86_64__)
-#define ARCHITECTURE AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define ARCHITECTURE AUDIT_ARCH_AARCH64
-#else
-#error "which AUDIT_ARCH is this?"
-#endif
-
-/* Everything that CAP_SYS_ADMIN in a user namespace opens, but for setns; and what no import needs. Kernels inherit it
- * below their own, stricter filter. */
-static const uint16_t forbidden[] = {
-        SYS_mount,
-        SYS_umount2,
-        SYS_pivot_root,
-        SYS_chroot,
-        SYS_open_tree,
-        SYS_move_mount,
-        SYS_fsopen,
-        SYS_fsconfig,
-        SYS_fsmount,
-        SYS_fspick,
-        SYS_mount_setattr,
-        SYS_unshare,
-        SYS_bpf,
-        SYS_perf_event_open,
-        SYS_ptrace,
-        SYS_process_vm_readv,
-        SYS_process_vm_writev,
-        SYS_userfaultfd,
-        SYS_io_uring_setup,
-        SYS_io_uring_enter,
-        SYS_io_uring_register,
-        SYS_add_key,
-        SYS_request_key,
-        SYS_open_by_handle_at,
-        SYS_quotactl,
-        SYS_sethostname,
-        SYS_setdomainname,
-        SYS_swapon,
-        SYS_swapoff,
-        SYS_reboot,
-        SYS_kexec_load,
-        SYS_init_module,
-        SYS_finit_module,
-        SYS_delete_module,
-        SYS_kcmp,
-        SYS_pidfd_getfd,
-        SYS_process_madvise,
-        SYS_acct,
-        SYS_syslog,
-        SYS_fanotify_init,
-};
-
-static int install_filter(void) {
-        struct sock_filter program[ELEMENTS(forbidden) + 8];
-        size_t n = 0;
-        program[n++] = (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
-        program[n++] = (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
-        program[n++] = (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
-        program[n++] = (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-        /* The x32 numbers. */
-        program[n++] = (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, ELEMENTS(forbidden) + 1, 0);
-        for (size_t i = 0; i < ELEMENTS(forbidden); i++) {
-                uint8_t to_refusal = (uint8_t) (ELEMENTS(forbidden) - i);
-                program[n++] = (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, forbidden[i], to_refusal, 0);
-        }
-        program[n++] = (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-        program[n++] = (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
-        const struct sock_fprog filter = { (unsigned short) n, program };
-        return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) < 0 ? -errno : 0;
-}
 
 /* Leaves CAP_SYS_ADMIN, as an ambient capability: the nursery's uid is not 0, and exec would take the rest anyway. */
 static int keep_one_capability(void) {
@@ -201,7 +127,7 @@ void nursery_stage_run(struct nursery_stage *nursery) {
                         code = keep_one_capability();
                 }
                 if (code == 0)
-                        code = install_filter();
+                        code = seccomp_install_nursery();
                 if (code == 0)
                         code = nursery_stage_execute(nursery);
                 (void) err_sys(&err, -code, "starting %s", nursery->spec->image->python);

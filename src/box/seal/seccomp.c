@@ -18,10 +18,14 @@ int seccomp_install(void) {
         return seccomp_install_program(&seccomp_program);
 }
 
-int seccomp_install_early(void) {
-        return seccomp_install_program(&seccomp_early_program);
+int seccomp_install_nursery(void) {
+        return seccomp_install_program(&seccomp_nursery_program);
 }
 
-int seccomp_install_closing(void) {
+int seccomp_close_early(void) {
+        return seccomp_install_program(&seccomp_early_closing_program);
+}
+
+int seccomp_close(void) {
         return seccomp_install_program(&seccomp_closing_program);
 }

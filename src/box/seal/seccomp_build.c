@@ -1,6 +1,6 @@
-/* Compiles seccomp_calls.h into the BPF programs of every box; run once, when Glovebox is built. There are three: the
- * whole filter; the same with the calls that finish the sealing of a box that waits for its mounts (seccomp.h); and a
- * short one that closes these.
+/* Compiles seccomp_calls.h into the BPF programs of every box; run once, when Glovebox is built. There are four: the
+ * whole filter; the same with the calls with which a nursery makes kernels (seccomp.h); and two short ones that close
+ * these.
  *
  * The program: a foreign architecture kills (its numbers would mean other calls); then a balanced tree of comparisons
  * finds the interval of call numbers with the same verdict, in about eight steps; a leaf returns the verdict or jumps
@@ -338,17 +338,30 @@ static uint32_t verdict_of(const struct seccomp_call *call) {
                                                             : ERRNO(ENOSYS);
 }
 
-/* The steps that box/late_mounts.h leaves for later: Landlock, and the filter that forbids both. */
-static bool is_of_sealing(const struct seccomp_call *call) {
-        static const char *const names[] = { "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self",
-                                             "seccomp" };
-        for (size_t i = 0; i < ELEMENTS(names); i++)
-                if (strcmp(names[i], call->name) == 0)
-                        return true;
-        return false;
+/* What a nursery may call in addition, up to the step of a kernel's sealing that closes it. */
+enum closed { CLOSED_NEVER, CLOSED_EARLY, CLOSED_LATE };
+
+static enum closed closed_when(const struct seccomp_call *call) {
+        static const struct {
+                const char *name;
+                enum closed when;
+        } calls[] = {
+                { "setns", CLOSED_EARLY },
+                { "clone3", CLOSED_EARLY },
+                { "keyctl", CLOSED_EARLY },
+                /* The steps that box/late_mounts.h leaves for later: Landlock, and the filter that forbids both. */
+                { "landlock_create_ruleset", CLOSED_LATE },
+                { "landlock_add_rule", CLOSED_LATE },
+                { "landlock_restrict_self", CLOSED_LATE },
+                { "seccomp", CLOSED_LATE },
+        };
+        for (size_t i = 0; i < ELEMENTS(calls); i++)
+                if (strcmp(calls[i].name, call->name) == 0)
+                        return calls[i].when;
+        return CLOSED_NEVER;
 }
 
-static size_t make_intervals(struct interval intervals[static SECCOMP_NUMBERS], bool allows_sealing) {
+static size_t make_intervals(struct interval intervals[static SECCOMP_NUMBERS], bool of_nursery) {
         const struct seccomp_call *of_number[SECCOMP_NUMBERS] = { NULL };
         for (size_t i = 0; i < ELEMENTS(seccomp_calls); i++) {
                 int number = seccomp_call_number(&seccomp_calls[i]);
@@ -365,7 +378,7 @@ static size_t make_intervals(struct interval intervals[static SECCOMP_NUMBERS], 
                 if (call && call->verdict == SECCOMP_VERDICT_RULED)
                         interval.rule = (int) find_rule(call->name);
                 else if (call)
-                        interval.verdict = allows_sealing && is_of_sealing(call) ? ALLOW : verdict_of(call);
+                        interval.verdict = of_nursery && closed_when(call) ? ALLOW : verdict_of(call);
                 if (n == 0 || intervals[n - 1].verdict != interval.verdict || intervals[n - 1].rule != interval.rule)
                         intervals[n++] = interval;
         }
@@ -433,9 +446,9 @@ static void begin_program(void) {
 #endif
 }
 
-static void emit_program(bool allows_sealing) {
+static void emit_program(bool of_nursery) {
         static struct interval intervals[SECCOMP_NUMBERS];
-        size_t n_intervals = make_intervals(intervals, allows_sealing);
+        size_t n_intervals = make_intervals(intervals, of_nursery);
         begin_program();
         emit_tree(intervals, n_intervals);
         emit_ways_to_rules();
@@ -443,10 +456,10 @@ static void emit_program(bool allows_sealing) {
         emit_verdicts();
 }
 
-static void emit_closing_program(void) {
+static void emit_closing_program(enum closed last) {
         begin_program();
         for (size_t i = 0; i < ELEMENTS(seccomp_calls); i++)
-                if (is_of_sealing(&seccomp_calls[i]))
+                if (closed_when(&seccomp_calls[i]) && closed_when(&seccomp_calls[i]) <= last)
                         answer_if(BPF_JEQ, (uint32_t) seccomp_call_number(&seccomp_calls[i]),
                                   verdict_of(&seccomp_calls[i]));
         seccomp_build_answer(ALLOW);
@@ -471,8 +484,10 @@ int main(int argc, char **argv) {
         char hex[2 * SHA256_SIZE + 1];
         fprintf(out, "/* Made by seccomp_build from seccomp_calls.h. */\n#include \"box/seal/seccomp.h\"\n\n");
         emit_program(true);
-        write_program(out, "seccomp_early_program");
-        emit_closing_program();
+        write_program(out, "seccomp_nursery_program");
+        emit_closing_program(CLOSED_EARLY);
+        write_program(out, "seccomp_early_closing_program");
+        emit_closing_program(CLOSED_LATE);
         write_program(out, "seccomp_closing_program");
         emit_program(false);
         write_program(out, "seccomp_program");
