@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -162,7 +163,7 @@ def test_a_start_with_too_few_open_files_for_its_sessions_is_refused_and_loses_n
     daemon.kill()
     refused = 0
     for limit in [*range(16, 200, 12), 0]:
-        daemon.launch((lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))) if limit else None)
+        daemon.launch(partial(resource.setrlimit, resource.RLIMIT_NOFILE, (limit, limit)) if limit else None)
         wait_for("it to serve, or to refuse", daemon._serves_or_died)
         assert daemon.process is not None
         if daemon.process.poll() is None:
