@@ -132,6 +132,8 @@ static bool ask_meter(struct session *session) {
         use->is_asked = true;
         use->is_busy = false;
         use->pending_before = use->pending;
+        use->is_ours_asked = use->is_ours;
+        use->is_ours = session->asked != SESSION_ASKED_NOTHING;
         return true;
 }
 
@@ -203,7 +205,7 @@ static void judge_reserve(struct session *session, uint64_t written_before, uint
         const struct disk_use *use = &session->disk;
         bool is_writing = (written_before > 0 && use->written > written_before + WRITING) ||
                           (bytes_before > 0 && use->bytes > bytes_before + WRITING);
-        if (!session->manager->disk.is_short || !is_writing)
+        if (!session->manager->disk.is_short || !is_writing || use->is_ours || use->is_ours_asked)
                 return;
         if (session->runs && session->runs->started)
                 end_run(session->runs, RUN_REASON_RESERVE);
@@ -304,6 +306,10 @@ static void mark_busy(struct session *session) {
 }
 
 /* ---- for the session ---- */
+
+void disk_begin_question(struct session *session) {
+        session->disk.is_ours = true;
+}
 
 void disk_begin_run(struct session *session, struct run *run) {
         session->disk.is_fresh = false;

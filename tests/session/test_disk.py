@@ -185,6 +185,35 @@ def test_below_the_reserve_no_run_writes(start_daemon: StartDaemon) -> None:
         daemon.stop()
 
 
+SIZE = 60 * MIB
+NOISE = f"import os; x = os.urandom({SIZE})"  # a sleep file of this has its size
+
+
+@pytest.mark.parametrize("room", [40, 20], ids=["before it is reached", "after it"])
+@pytest.mark.parametrize("depth", ["sleep", "trim"])
+def test_no_kernel_ends_for_what_the_daemon_had_it_write_below_the_reserve(
+    start_daemon: StartDaemon, depth: str, room: int
+) -> None:
+    """A sleep may take the last space above the reserve; below it none begins. Either way no variable is lost."""
+    daemon = start_daemon("--reserve-disk", "30m", "--np-bytes", "1k", start=False)
+    daemon.socket = str(daemon.glovebox.place.path / "d.sock")
+    with small_disk(daemon.data, "200m"):
+        client = daemon.start().client()
+        client.execute(NOISE + "; y = 41", "s")
+        left = os.statvfs(daemon.data)
+        with (daemon.data / "filler").open("wb") as filler:
+            filler.write(bytes(left.f_bavail * left.f_frsize - room * MIB))
+        try:
+            client.request("session.hibernate", session="s", depth=depth)
+        except DaemonError as error:
+            assert error.code == "no_space" and "stays awake" in error.message, error
+        time.sleep(1.5 * slowness())  # several measurements, each of which could end the box
+        (daemon.data / "filler").unlink()
+        done = client.execute("(y, len(x))", "s")
+        assert done["result"] == {"text/plain": f"(41, {SIZE})"} and "variables_lost" not in done, done
+        daemon.stop()
+
+
 def test_a_reserve_larger_than_the_disk_is_refused(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("--reserve-disk", "1000000g", start=False)
     process = daemon.launch()
