@@ -28,6 +28,7 @@ struct disk_use {
         bool is_busy;      /* a run or a write took place since the last measurement */
         bool is_asked;     /* the meter was asked and has not answered */
         bool is_over;      /* as it was last measured */
+        bool is_short;     /* less than the reserve was free at the last measurement */
         bool is_fresh;     /* measured since its run ended */
         bool is_ours;      /* the daemon has had its kernel write since the last measurement began */
         bool is_ours_asked; /* or before that: the measurement that was asked for includes it */
