@@ -130,7 +130,7 @@ static bool ask_meter(struct session *session) {
         if (!meter_measure(&session->manager->meter, &order))
                 return false;
         use->is_asked = true;
-        use->is_busy = session->runs && session->runs->started; /* what it writes from now on is measured after its end */
+        use->is_busy = session->runs && session->runs->started; /* what it writes from now on is measured later */
         use->pending_before = use->pending;
         use->is_ours_asked = use->is_ours;
         use->is_ours = session->asked != SESSION_ASKED_NOTHING;
@@ -211,8 +211,10 @@ static void judge_reserve(struct session *session, uint64_t written_before, uint
         if (session->runs && session->runs->started)
                 end_run(session->runs, RUN_REASON_RESERVE);
         else if (was_short && session->kernel && session->kernel->state != KERNEL_MAKING) {
-                daemon_log("session %s: what its code left running writes below the reserve of the disk; the box is ended",
-                           session->row.name);
+                daemon_log(
+                        "session %s: what its code left running writes below the reserve of the disk; the box is "
+                        "ended",
+                        session->row.name);
                 kernel_kill(session->kernel);
         }
 }
