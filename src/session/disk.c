@@ -211,10 +211,9 @@ static void judge_reserve(struct session *session, uint64_t written_before, uint
         if (session->runs && session->runs->started)
                 end_run(session->runs, RUN_REASON_RESERVE);
         else if (was_short && session->kernel && session->kernel->state != KERNEL_MAKING) {
-                daemon_log(
-                        "session %s: what its code left running writes below the reserve of the disk; the box is "
-                        "ended",
-                        session->row.name);
+                daemon_log("session %s: what its code left running writes below the reserve of the disk; the box is "
+                           "ended",
+                           session->row.name);
                 kernel_kill(session->kernel);
         }
 }
