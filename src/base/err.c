@@ -83,6 +83,11 @@ int err_sys(struct err *err, int sys_errno, const char *format, ...) {
         return -1;
 }
 
+bool err_is_shortage(const struct err *err) {
+        return err->sys_errno == EMFILE || err->sys_errno == ENFILE || err->sys_errno == ENOMEM ||
+               err->sys_errno == ENOBUFS;
+}
+
 int err_prefix(struct err *err, const char *format, ...) {
         if (!err)
                 return -1;

@@ -4,6 +4,8 @@
  * never both: the edge (a verb, the daemon) prints `message`, which says what happened, why, and what to do next. */
 #pragma once
 
+#include <stdbool.h>
+
 enum err_code {
         ERR_NONE,
         ERR_USAGE,       /* the caller asked for something malformed */
@@ -37,6 +39,10 @@ int err_set(struct err *err, enum err_code code, const char *format, ...) __attr
 
 /* The same for a failed system call: appends ": <what errno means>" and derives the code from it. */
 int err_sys(struct err *err, int sys_errno, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* True for a failure for lack of descriptors or memory: the same may succeed later, or with another limit, and says
+ * nothing about what was to be opened or read. */
+bool err_is_shortage(const struct err *err);
 
 /* Puts "what: " before the message that is already there. Returns -1. */
 int err_prefix(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -25,15 +25,29 @@ struct line {
 static const struct option_row cp_rows[] = { SOCKET_ROWS(offsetof(struct line, where)) };
 const struct option_table cp_option_table = { .rows = cp_rows, .n_rows = ELEMENTS(cp_rows), .operands_anywhere = true };
 
-/* One side of the copy: "NAME:PATH" is a session's, all else is the host's. "./a:b" and "/a:b" are files. */
+/* One side of the copy: "NAME:PATH" and "KEY/NAME:PATH" are a session's, all else is the host's. "./a:b" and "/a:b" are
+ * files, and so is "a/b:c" if it is there. */
 struct side {
-        char session[130]; /* "": the host */
+        char session[170]; /* "": the host */
         const char *path;
 };
 
-static void read_side(const char *text, struct side *ret_side) {
+/* The length of "NAME" or "KEY/NAME" before a colon; 0 if the text does not begin so. */
+static size_t session_size(const char *text) {
+        static const char key_letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-_";
+        struct stat status;
         size_t size = strcspn(text, ":/");
-        bool is_session = text[size] == ':' && size > 0 && size < sizeof(ret_side->session) && *text != '.';
+        if (text[size] == ':')
+                return size;
+        if (text[size] != '/' || strspn(text, key_letters) != size || lstat(text, &status) == 0)
+                return 0;
+        size_t name = strcspn(text + size + 1, ":/");
+        return name > 0 && text[size + 1] != '.' && text[size + 1 + name] == ':' ? size + 1 + name : 0;
+}
+
+static void read_side(const char *text, struct side *ret_side) {
+        size_t size = session_size(text);
+        bool is_session = size > 0 && size < sizeof(ret_side->session) && *text != '.' && *text != '/';
         (void) snprintf(ret_side->session, sizeof(ret_side->session), "%.*s", is_session ? (int) size : 0, text);
         ret_side->path = is_session ? text + size + 1 : text;
         if (is_session && !*ret_side->path)

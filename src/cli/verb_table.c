@@ -232,7 +232,7 @@ const struct verb verbs[] = {
                       "glovebox cp SESSION:PATH FILE|DIR|-\n",
           .description = "PATH is in the session's workspace, with or without a leading /workspace. Directories are "
                          "copied with their contents; symbolic links of a session are skipped. - is standard input or "
-                         "output.\n",
+                         "output. The operator writes KEY/NAME:PATH for a sandbox of a key.\n",
           .options = &cp_option_table,
           .completion = COMPLETE_FILES,
           .epilogue = "Examples\n"

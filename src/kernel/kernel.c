@@ -163,7 +163,7 @@ static int kernel_watch_all(struct kernel *kernel, struct err *err) {
                 kernel->status_watch = loop_watch(kernel->loop, kernel->fds[MAKER_STATUS], EPOLLIN, on_status, kernel);
         if (!kernel->replies_watch || !kernel->control_watch ||
             (kernel->fds[MAKER_STATUS] >= 0 && !kernel->status_watch))
-                return err_set(err, ERR_SYSTEM, "out of descriptors or memory for another kernel");
+                return err_sys(err, ENOMEM, "out of descriptors or memory for another kernel");
         if (*kernel->engine) /* its groups are the engine's */
                 cgroup_meter_open_of(kernel->pid, &kernel->meter);
         else
@@ -215,6 +215,8 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
         memcpy(kernel->fds, fds, sizeof(kernel->fds));
         kernel->pid = pid;
         if (kernel_watch_all(kernel, err) < 0) {
+                if (err_is_shortage(err)) /* the vault has it for the next daemon */
+                        kernel_let_go(kernel);
                 kernel_close_parts(kernel);
                 return -1;
         }

@@ -131,8 +131,10 @@ static bool ask_meter(struct session *session) {
         if (!meter_measure(&session->manager->meter, &order))
                 return false;
         use->is_asked = true;
-        use->is_busy = false;
+        use->is_busy = session->runs && session->runs->started; /* what it writes from now on is measured later */
         use->pending_before = use->pending;
+        use->is_ours_asked = use->is_ours;
+        use->is_ours = session->asked != SESSION_ASKED_NOTHING;
         return true;
 }
 
@@ -200,16 +202,21 @@ static void judge_limit(struct session *session, uint64_t bytes_before) {
         }
 }
 
-static void judge_reserve(struct session *session, uint64_t written_before, uint64_t bytes_before) {
+/* An idle box is ended only for what it wrote between two measurements below the reserve, not for what came before. */
+static void judge_reserve(struct session *session, uint64_t written_before, uint64_t bytes_before, bool was_short) {
         const struct disk_use *use = &session->disk;
         bool is_writing = (written_before > 0 && use->written > written_before + WRITING) ||
                           (bytes_before > 0 && use->bytes > bytes_before + WRITING);
-        if (!session->manager->disk.is_short || !is_writing)
+        if (!session->manager->disk.is_short || !is_writing || use->is_ours || use->is_ours_asked)
                 return;
         if (session->runs && session->runs->started)
                 end_run(session->runs, RUN_REASON_RESERVE);
-        else if (session->kernel && session->kernel->state != KERNEL_MAKING)
+        else if (was_short && session->kernel && session->kernel->state != KERNEL_MAKING) {
+                daemon_log("session %s: what its code left running writes below the reserve of the disk; the box is "
+                           "ended",
+                           session->row.name);
                 kernel_kill(session->kernel);
+        }
 }
 
 static void report_held(struct session *session) {
@@ -237,13 +244,14 @@ static void take_report(struct session *session, const struct meter_report *repo
         use->free_bytes = session->manager->disk.free_bytes;
         use->bytes = report->bytes + count_state(session, report->state_bytes);
         use->files = report->files;
+        use->is_short = session->manager->disk.is_short;
         use->written = report->written;
         use->pending -= use->pending_before < use->pending ? use->pending_before : use->pending;
         use->is_over = !use->is_quota && (report->is_cut || use->bytes > session->row.limits.disk_bytes ||
                                           use->files > files_max(session));
         if (before.measured_ms) {
                 judge_limit(session, before.bytes);
-                judge_reserve(session, before.written, before.bytes);
+                judge_reserve(session, before.written, before.bytes, before.is_short);
         } else
                 judge_limit(session, 0);
         report_held(session);
@@ -305,6 +313,10 @@ static void mark_busy(struct session *session) {
 }
 
 /* ---- for the session ---- */
+
+void disk_begin_question(struct session *session) {
+        session->disk.is_ours = true;
+}
 
 void disk_begin_run(struct session *session, struct run *run) {
         session->disk.is_fresh = false;

@@ -28,7 +28,10 @@ struct disk_use {
         bool is_busy;      /* a run or a write took place since the last measurement */
         bool is_asked;     /* the meter was asked and has not answered */
         bool is_over;      /* as it was last measured */
+        bool is_short;     /* less than the reserve was free at the last measurement */
         bool is_fresh;     /* measured since its run ended */
+        bool is_ours;      /* the daemon has had its kernel write since the last measurement began */
+        bool is_ours_asked; /* or before that: the measurement that was asked for includes it */
         uint64_t bytes, files;   /* as last measured */
         uint64_t pending;        /* bytes that clients have sent since then */
         uint64_t pending_before; /* the part of them that the running measurement may include */
@@ -60,6 +63,9 @@ void disk_limit_changed(struct session *session);
 
 /* It is about to be removed. */
 void disk_unbound(struct session *session);
+
+/* The daemon has its kernel write: a trim or a sleep. That is not the code's writing. */
+void disk_begin_question(struct session *session);
 
 /* A run begins. */
 void disk_begin_run(struct session *session, struct run *run);

@@ -87,22 +87,26 @@ void recovery_settle(struct session *session, struct journal *journal) {
                 sleep_file_remove(session); /* an old one */
 }
 
-void recovery_settle_session(struct session *session) {
+int recovery_settle_session(struct session *session, struct err *err) {
         struct journal *journal;
-        struct err err = { 0 };
-        if (session_open_journal(session, &journal, &err) < 0) {
-                if (err.sys_errno) /* there is one, and what it says is unknown; a sleep file that is there is whole */
-                        daemon_log("session %s: %s", session->row.name, err.message);
-                session_set_state(session, !err.sys_errno               ? SESSION_NEW
+        if (session_open_journal(session, &journal, err) < 0) {
+                bool is_there = err->sys_errno != 0; /* what it says is unknown; a sleep file that is there is whole */
+                session_set_state(session, !is_there                    ? SESSION_NEW
                                            : sleep_file_exists(session) ? SESSION_ASLEEP
                                                                         : SESSION_LOST);
-                return;
+                (void) err_prefix(err, "session %s", session->row.name);
+                if (is_there && err_is_shortage(err))
+                        return -1;
+                if (is_there)
+                        daemon_log("%s", err->message);
+                return 0;
         }
         recovery_settle(session, journal);
         session_set_state(session, journal_holds(journal) == JOURNAL_HOLDS_FILE   ? SESSION_ASLEEP
                                    : journal_holds(journal) == JOURNAL_HOLDS_LOST ? SESSION_LOST
                                                                                   : SESSION_NEW);
         journal_close(journal);
+        return 0;
 }
 
 bool recovery_kernel_counts(struct session *session) {
@@ -141,11 +145,11 @@ int recovery_take_sleep_file(struct session *session, struct err *err) {
         return code;
 }
 
-bool recovery_knows_run(struct session *session, const char *run_id) {
+int recovery_knows_run(struct session *session, const char *run_id, struct err *err) {
         struct journal_run found;
         struct journal *owned = NULL, *journal = session->kernel ? session->kernel->journal : NULL;
-        if (!journal && session_open_journal(session, &owned, NULL) < 0)
-                return false;
+        if (!journal && session_open_journal(session, &owned, err) < 0)
+                return err_is_shortage(err) ? -1 : 0;
         bool known = journal_find(journal ? journal : owned, run_id, &found, NULL) == 0;
         journal_close(owned);
         return known;

@@ -158,9 +158,10 @@ int session_hibernate(struct session *session, bool trim_only, struct caller *ca
 /* Sends the kernel PACKAGES with these fields (without the id), after an install. -1: it is busy. */
 int session_ask_packages(struct session *session, const char *fields);
 
-/* Returns a kernel that survived the last daemon to its session, which may have none afterwards. */
-void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS], const char *kernel_id,
-                   const char *group);
+/* Returns a kernel that survived the last daemon to its session, which may have none afterwards. Takes the descriptors.
+ * -1: there were too few descriptors or too little memory; the kernel lives, and the vault still has it. */
+int session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS], const char *kernel_id,
+                  const char *group, struct err *err);
 
 /* The journal of a session without a kernel; the caller closes it. */
 int session_open_journal(const struct session *session, struct journal **ret_journal, struct err *err);

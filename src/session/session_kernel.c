@@ -189,25 +189,29 @@ static void resume_adopted(struct session *session) {
         kernel_resume(kernel, session->row.limits.timeout_ms);
 }
 
-void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS], const char *kernel_id,
-                   const char *group) {
-        struct err err;
+int session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS], const char *kernel_id,
+                  const char *group, struct err *err) {
         session->kernel = make_adopted(session, kernel_id, group);
-        if (!session->kernel || kernel_adopt(session->kernel, pid, fds, &err) < 0) {
-                daemon_log("session %s: its kernel cannot be taken over: %s", session->row.name,
-                           session->kernel ? err.message : "out of memory");
+        if (!session->kernel)
+                return err_sys(err, ENOMEM, "the kernel of session %s cannot be taken over", session->row.name);
+        if (kernel_adopt(session->kernel, pid, fds, err) < 0) {
                 kernel_free(session->kernel);
                 session->kernel = NULL;
-                return;
+                (void) err_prefix(err, "the kernel of session %s cannot be taken over", session->row.name);
+                if (err_is_shortage(err))
+                        return -1;
+                daemon_log("%s", err->message);
+                return 0;
         }
-        if (network_rules_of(session, &session->kernel->rules, &err) < 0)
-                daemon_log("session %s: its network stays closed: %s", session->row.name, err.message);
+        if (network_rules_of(session, &session->kernel->rules, err) < 0)
+                daemon_log("session %s: its network stays closed: %s", session->row.name, err->message);
         if (recovery_kernel_counts(session)) {
                 resume_adopted(session);
-                return;
+                return 0;
         }
         session_set_state(session, SESSION_NEW); /* the last daemon was ending it, or it had not begun */
         if (journal_holds(session->kernel->journal) == JOURNAL_HOLDS_NOTHING)
                 kernel_note_end(session->kernel, KERNEL_END_REQUESTED);
         kernel_kill(session->kernel);
+        return 0;
 }

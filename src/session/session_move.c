@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "session/recovery.h"
 #include "session/serve_options.h"
@@ -55,7 +56,7 @@ int session_move_engine(struct session **session, json_t *json, struct err *err)
         *session = session_make(manager, &row, false, err);
         if (!*session)
                 return -1;
-        if (!(*session)->is_remote)
-                recovery_settle_session(*session);
+        if (!(*session)->is_remote && recovery_settle_session(*session, err) < 0)
+                daemon_log("%s", err->message); /* its state is right: it had no box */
         return 0;
 }

@@ -32,6 +32,7 @@ static int ask_kernel(struct session *session, enum kernel_frame type, const cha
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         request.payload = payload;
         request.size = (size_t) size;
+        disk_begin_question(session);
         return kernel_request(session->kernel, &request, err);
 }
 
@@ -52,6 +53,8 @@ int session_hibernate(struct session *session, bool trim_only, struct caller *ca
                                "session %s has users: they and their files are in its box, which a sleep would end; "
                                "trim it instead (depth \"trim\")",
                                session->row.name);
+        if (disk_admit(session->manager, NULL, 0, err) < 0) /* both write */
+                return err_prefix(err, "session %s stays awake", session->row.name);
         int code = trim_only ? ask_kernel(session, KERNEL_TRIM, "\"directory\":\"/run/session\"", err)
                              : ask_kernel(session, KERNEL_SLEEP, SLEEP_REQUEST, err);
         if (code < 0)

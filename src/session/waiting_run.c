@@ -84,41 +84,50 @@ void waiting_run_drop(struct run *run) {
 
 /* ---- what the last daemon left ---- */
 
-/* One line of JSON, and one with its checksum; those of older versions have no second. NULL: it is not what was
- * written. */
-static json_t *read_checked(int fd) {
+/* One line of JSON, and one with its checksum; those of older versions have no second. Returns 0 and NULL for what was
+ * not written so; -errno if it cannot be read. */
+static int read_checked(int fd, json_t **ret_json) {
         struct stat status;
-        if (fstat(fd, &status) < 0 || status.st_size < 2 || status.st_size > FILE_MAX)
-                return NULL;
+        json_error_t why;
+        if (fstat(fd, &status) < 0)
+                return -errno;
+        if (status.st_size < 2 || status.st_size > FILE_MAX)
+                return 0;
         size_t size = (size_t) status.st_size;
         _cleanup_free_ char *text = malloc(size + 1);
-        if (!text || fd_read_exactly(fd, text, size) < 0)
-                return NULL;
+        int code = text ? fd_read_exactly(fd, text, size) : -ENOMEM;
+        if (code < 0)
+                return code;
         text[size] = '\0';
         char *end = memchr(text, '\n', size);
         if (end && strtoul(end + 1, NULL, 16) != crc32c(0, text, (size_t) (end - text)))
-                return NULL;
-        return json_loadb(text, end ? (size_t) (end - text) : size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
+                return 0;
+        *ret_json = json_loadb(text, end ? (size_t) (end - text) : size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+        return *ret_json || json_error_code(&why) != json_error_out_of_memory ? 0 : -ENOMEM;
 }
 
-static struct run *read_run(struct session *session, uint64_t number, bool *ret_cancel) {
+/* Returns 0 and NULL for a damaged one, -errno if it cannot be read. */
+static int read_run(struct session *session, uint64_t number, bool *ret_cancel, struct run **ret_run) {
         char path[1200];
         waiting_run_path(session, number, "", path);
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        json_t *json = fd < 0 ? NULL : read_checked(fd);
+        json_t *json = NULL;
+        int code = fd < 0 ? -errno : read_checked(fd, &json);
         const char *id = json_string_value(json_object_get(json, "id"));
         json_t *request = json_object_get(json, "request");
         json_int_t timeout_ms = json_integer_value(json_object_get(json, "timeout_ms"));
-        struct run *run = id && *id && strlen(id) < sizeof(run->id) && json_is_object(request) && timeout_ms > 0
-                                  ? run_make(session, request, (uint64_t) timeout_ms)
-                                  : NULL;
+        bool is_whole = id && *id && strlen(id) < sizeof((*ret_run)->id) && json_is_object(request) && timeout_ms > 0;
+        struct run *run = is_whole ? run_make(session, request, (uint64_t) timeout_ms) : NULL;
+        if (is_whole && !run)
+                code = -ENOMEM;
         if (run) {
                 (void) snprintf(run->id, sizeof(run->id), "%s", id);
                 run->waiting_number = number;
         }
         *ret_cancel = json_is_true(json_object_get(json, "cancel"));
+        *ret_run = run;
         json_decref(json);
-        return run;
+        return code;
 }
 
 /* A damaged file usually begins with the run's id. The run fails when its turn comes, and its callers get the reason. */
@@ -144,9 +153,16 @@ static struct run *read_damaged_run(struct session *session, uint64_t number) {
         return run;
 }
 
-static void load_one(struct session *session, uint64_t number) {
+/* -1: there were too few descriptors or too little memory to read it. */
+static int load_one(struct session *session, uint64_t number, struct err *err) {
         bool cancel;
-        struct run *run = read_run(session, number, &cancel);
+        struct run *run = NULL;
+        int code = read_run(session, number, &cancel, &run);
+        if (code < 0) {
+                (void) err_sys(err, -code, "a run of session %s that waits cannot be read", session->row.name);
+                if (err_is_shortage(err))
+                        return -1;
+        }
         if (number > session->waiting_number)
                 session->waiting_number = number;
         if (!run)
@@ -156,12 +172,14 @@ static void load_one(struct session *session, uint64_t number) {
                 waiting_run_path(session, number, "", path);
                 (void) snprintf(aside, sizeof(aside), "%s.damaged", path);
                 (void) rename(path, aside);
-                return;
+                return 0;
         }
-        if (recovery_knows_run(session, run->id)) { /* it had begun */
-                waiting_run_drop(run);
+        int known = recovery_knows_run(session, run->id, err);
+        if (known != 0) {
+                if (known > 0) /* it had begun */
+                        waiting_run_drop(run);
                 run_free(run);
-                return;
+                return known < 0 ? -1 : 0;
         }
         struct run **last = &session->runs;
         while (*last)
@@ -169,6 +187,7 @@ static void load_one(struct session *session, uint64_t number) {
         *last = run;
         if (cancel)
                 session_cancel(session, run);
+        return 0;
 }
 
 static int compare_waiting(const void *one, const void *other) {
@@ -176,12 +195,19 @@ static int compare_waiting(const void *one, const void *other) {
         return a < b ? -1 : a > b;
 }
 
-void waiting_run_load(struct session *session) {
+int waiting_run_load(struct session *session, struct err *err) {
         char path[1200];
         (void) snprintf(path, sizeof(path), "%.1000s/waiting", session->state_dir);
         DIR *directory = opendir(path);
-        if (!directory)
-                return;
+        if (!directory && errno == ENOENT)
+                return 0;
+        if (!directory) {
+                (void) err_sys(err, errno, "the runs of session %s that wait cannot be read", session->row.name);
+                if (err_is_shortage(err))
+                        return -1;
+                daemon_log("%s", err->message);
+                return 0;
+        }
         uint64_t numbers[SESSION_RUNS_MAX];
         size_t n = 0;
         struct dirent *entry;
@@ -199,5 +225,7 @@ void waiting_run_load(struct session *session) {
         (void) closedir(directory);
         qsort(numbers, n, sizeof(numbers[0]), compare_waiting);
         for (size_t i = 0; i < n; i++)
-                load_one(session, numbers[i]);
+                if (load_one(session, numbers[i], err) < 0)
+                        return -1;
+        return 0;
 }

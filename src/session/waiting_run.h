@@ -15,5 +15,6 @@ int waiting_run_put(struct run *run, bool cancel_on_disconnect, struct err *err)
 /* Removes the file of a run that has begun or never will. Does nothing if it has no file. */
 void waiting_run_drop(struct run *run);
 
-/* Queues the runs that the last daemon left. The journal of the session is settled (recovery.h). */
-void waiting_run_load(struct session *session);
+/* Queues the runs that the last daemon left. The journal of the session is settled (recovery.h). -1: there were too few
+ * descriptors or too little memory; what was not queued is still on the disk. */
+int waiting_run_load(struct session *session, struct err *err);

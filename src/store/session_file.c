@@ -113,6 +113,8 @@ int session_file_read(const char *state_dir, struct registry_session *ret_row, s
         char path[1200];
         session_file_path(state_dir, "", path);
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0 && errno != ENOENT)
+                return err_sys(err, errno, "cannot open %s", path);
         json_t *json = fd < 0 ? NULL : json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
         struct registry_session row = { 0 };
         int code = json && is_as_written(json) ? row_from(json, &row) : -1;

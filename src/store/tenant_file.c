@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 
 #include "base/fd.h"
 #include "base/syscalls.h"
@@ -33,8 +35,13 @@ static int open_own(const char *directory) {
 
 bool tenant_file_exists(const char *directory, const char *name) {
         struct stat status;
-        _cleanup_fd_ int dir_fd = open_own(directory);
-        return dir_fd >= 0 && fstatat(dir_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode);
+        char path[PATH_MAX];
+        (void) snprintf(path, sizeof(path), "%s/%s", directory, name);
+        if (lstat(directory, &status) == 0 && !S_ISDIR(status.st_mode))
+                return false;
+        if (lstat(path, &status) < 0)
+                return errno != ENOENT && errno != ENOTDIR;
+        return S_ISREG(status.st_mode);
 }
 
 void tenant_file_rename(const char *directory, const char *name, const char *new_name) {

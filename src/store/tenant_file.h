@@ -16,7 +16,8 @@ int tenant_file_open(int dir_fd, const char *path, unsigned flags, struct stat *
 /* Opens a directory below dir_fd; flags is O_RDONLY or O_PATH. */
 int tenant_file_open_directory(int dir_fd, const char *path, unsigned flags);
 
-/* True if the directory has a regular file of this name. `directory` is a path that Glovebox chose. */
+/* True if the directory has a regular file of this name, or if that cannot be found out: who would take it for missing
+ * would forget what is in it. Needs no descriptor. `directory` is a path that Glovebox chose. */
 bool tenant_file_exists(const char *directory, const char *name);
 
 /* Renames or removes a file in the directory; a missing file, or a failure, is ignored. */

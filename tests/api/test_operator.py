@@ -42,6 +42,15 @@ def test_the_operator_handles_sandboxes_of_any_key(make_service: StartService) -
     with pytest.raises(DaemonError, match="there is no session"):
         daemon.client().request("session.show", session="nobody/box")
     assert ann.get("/sandbox/bob%2Fbox").status == 404, "a key sees nothing of another's"
+    file = daemon.glovebox.place.write("in", "copied")
+    assert daemon.cli("cp", file, "ann/box:d/").returncode == 0
+    assert daemon.cli("cp", "ann/box:d/in", "-").stdout == "copied"
+    assert daemon.cli("cp", "bob/box:d/in", "-").returncode == 2, "there is none in that one"
+    local = daemon.glovebox.place.home / "ann"
+    local.mkdir()
+    daemon.glovebox.place.give(local)
+    (local / "box:x").write_text("a file of the host")
+    assert "both are files of the host" in daemon.cli("cp", "ann/box:x", "-", cwd=daemon.glovebox.place.home).stderr
     assert daemon.cli("session", "rm", "ann/box").returncode == 0
     assert ann.get("/sandbox/box").status == 404 and bob.get("/sandbox/box").status == 200
     wrong = service.client("ann").delete("/sandbox/alice")

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,43 @@ def test_l11_a_small_limit_of_open_files_is_named_for_what_it_is(start_daemon: S
     assert "Invalid argument" not in daemon.words() + " ".join(answered)
     assert limit < 128 or not answered, answered
     client.close()
+
+
+@pytest.mark.parametrize("who", ["root", "user"])
+def test_a_start_with_too_few_open_files_for_its_sessions_is_refused_and_loses_none(
+    start_daemon: StartDaemon, who: str
+) -> None:
+    """Also with less than the last daemon had: what it cannot open is not lost, and stays in the vault."""
+    daemon = start_daemon(who=who)
+    client = daemon.client()
+    names = [f"s{number}" for number in range(6)]
+    for name in names:
+        client.execute(f"x = {name!r}; seen = []; import time", name)
+    assert client.request("session.hibernate", session="s0")["state"] == "asleep"
+    client.request("execute", session="s1", code="time.sleep(600)", detach=True, timeout_ms=3_600_000)
+    waiting = client.request("execute", session="s1", code="seen.append(1); seen", detach=True)["run_id"]
+    daemon.kill()
+    refused = 0
+    for limit in [*range(16, 200, 12), 0]:
+        daemon.launch(partial(resource.setrlimit, resource.RLIMIT_NOFILE, (limit, limit)) if limit else None)
+        wait_for("it to serve, or to refuse", daemon._serves_or_died)
+        assert daemon.process is not None
+        if daemon.process.poll() is None:
+            daemon.terminate()
+        else:
+            assert daemon.process.returncode == 125, daemon.words()
+            refused += 1
+    assert 0 < refused < 16, daemon.words()
+    client = daemon.start().client()
+    client.request("session.interrupt", session="s1")
+    assert wait_for("the run", lambda: result_of(client, "s1", waiting)) == {"text/plain": "[1]"}
+    for name in names:
+        done = client.execute("x", name)
+        assert done["result"] == {"text/plain": repr(name)} and "variables_lost" not in done, (name, done)
+
+
+def result_of(client: Client, session: str, run: str) -> object:
+    return client.request("run.show", session=session, run=run).get("result")
 
 
 @pytest.mark.parametrize("limit", [64, 128, 512, 1024])

@@ -35,6 +35,21 @@ def small_disk(path: Path, size: str) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
+@contextlib.contextmanager
+def real_disk(path: Path, size: str) -> Iterator[None]:
+    """For a process, Linux counts what it writes to a block device, and not to memory."""
+    image = path.parent / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(int(size.removesuffix("m")) * MIB)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", str(image)], check=True)
+    subprocess.run(["mount", "-o", "loop", str(image), str(path)], check=True)
+    try:
+        path.chmod(0o700)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
 def used(path: Path) -> int:
     return sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())
 
@@ -182,6 +197,36 @@ def test_below_the_reserve_no_run_writes(start_daemon: StartDaemon) -> None:
         client.request("session.remove", session="greedy")
         wait_for("room", lambda: os.statvfs(daemon.data).f_bavail * left.f_frsize > 100 * MIB)
         assert client.write_file("quiet", "f", b"x")["size"] == 1
+        daemon.stop()
+
+
+SIZE = 220 * MIB
+NOISE = f"import os; x = os.urandom({SIZE})"  # a sleep file of this has its size
+
+
+@pytest.mark.parametrize("room", [190, 170], ids=["before it is reached", "after it"])
+def test_no_kernel_ends_for_what_the_daemon_had_it_write_below_the_reserve(
+    start_daemon: StartDaemon, room: int
+) -> None:
+    """A sleep may take the last space above the reserve; below it none begins. Either way no variable is lost. Only who
+    has written before is judged."""
+    daemon = start_daemon("--reserve-disk", "180m", "--memory", "1g", start=False)
+    daemon.socket = str(daemon.glovebox.place.path / "d.sock")
+    with real_disk(daemon.data, "500m"):
+        client = daemon.start().client()
+        client.execute(NOISE + "; y = 41; open('f', 'wb').write(bytes(1 << 20))", "s")
+        time.sleep(0.7 * slowness())  # it is measured: what is written from now on is more
+        left = os.statvfs(daemon.data)
+        with (daemon.data / "filler").open("wb") as filler:
+            filler.write(bytes(left.f_bavail * left.f_frsize - room * MIB))
+        try:
+            client.request("session.hibernate", session="s")
+        except DaemonError as error:
+            assert error.code == "no_space" and "stays awake" in error.message, error
+        time.sleep(1.5 * slowness())  # several measurements, each of which could end the box
+        (daemon.data / "filler").unlink()
+        done = client.execute("(y, len(x))", "s")
+        assert done["result"] == {"text/plain": f"(41, {SIZE})"} and "variables_lost" not in done, done
         daemon.stop()
 
 
