@@ -151,7 +151,8 @@ void cpu_weight_begin(struct kernel *kernel) {
         kernel->weight.n_requests++;
         if (kernel->weight.level < BUSY_LEVEL) {
                 short_at_ms = loop_now_ms();
-                if (is_busy && !cpu_reserve_begin(kernel)) /* it must not come after everything else */
+                /* One that cannot be had must not come after everything else. A kernel of one run is not worth it. */
+                if (is_busy && !kernel->ephemeral && !cpu_reserve_begin(kernel))
                         together.fair_until_ms = short_at_ms + FAIR_MS;
         }
         cpu_weight_watch(kernel);
