@@ -3,9 +3,9 @@
  * answers at once is put into the class SCHED_DEADLINE, before all ordinary processes.
  *
  * Code cannot abuse it. Linux enforces the budget, a tenth of one processor. Only the main thread of the kernel has it:
- * threads and children do not inherit it. It ends when a request takes longer than 10 ms, or when the kernel is not used
- * for 2 s. All reservations of a daemon together take 40 % of the processors at most; a kernel that gets none runs as
- * before.
+ * threads and children do not inherit it. It ends when a request takes longer than 10 ms, or when the kernel is not
+ * used for 2 s. All reservations of a daemon together take 40 % of the processors at most; a kernel that gets none runs
+ * as before.
  *
  * Only a daemon with CAP_SYS_NICE can reserve time. */
 #pragma once
@@ -21,8 +21,8 @@ struct loop_timer;
 struct cpu_reserve {
         pid_t pid; /* of its main thread; 0: not looked up yet, -1: unknown */
         bool is_on;
-        uint64_t begun_ms;         /* the last request */
-        uint64_t not_before_ms;    /* it gets none until then */
+        uint64_t begun_ms; /* the last request */
+        uint64_t not_before_ms; /* it gets none until then */
         struct loop_timer *timer; /* until the request takes too long */
 };
 

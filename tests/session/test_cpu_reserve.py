@@ -1,4 +1,4 @@
-"""Processor time that is reserved for short requests while boxes compute: who gets it, and that code cannot abuse it."""
+"""Processor time that is reserved for short requests while boxes compute: who gets it, and no code can abuse it."""
 
 from __future__ import annotations
 
@@ -121,7 +121,8 @@ def test_threads_and_children_do_not_inherit_reserved_time(daemon: Daemon) -> No
     client.execute("import os, subprocess, sys, threading", "short")
     code = (
         "seen = [os.sched_getscheduler(0) & 255]\n"
-        "thread = threading.Thread(target=lambda: seen.append(os.sched_getscheduler(threading.get_native_id()) & 255))\n"
+        "def look(): seen.append(os.sched_getscheduler(threading.get_native_id()) & 255)\n"
+        "thread = threading.Thread(target=look)\n"
         "thread.start()\nthread.join()\n"
         "pid = os.fork()\n"
         "if not pid: os._exit(os.sched_getscheduler(0) & 255)\n"
