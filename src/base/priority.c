@@ -18,11 +18,14 @@ enum {
         IO_WHO_PROCESS = 1,
 };
 
-static bool serves_first, stays_alert, is_batch;
+static bool serves_first, stays_alert;
+static int policy; /* that it has */
 
-static void set_policy(int policy) {
-        const struct sched_param none = { 0 };
-        (void) sched_setscheduler(0, policy | SCHED_RESET_ON_FORK, &none);
+static void set_policy(int wanted) {
+        const struct sched_param first = { .sched_priority = 1 }, none = { 0 };
+        policy = wanted;
+        if (wanted != SCHED_RR || sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &first) < 0)
+                (void) sched_setscheduler(0, (wanted == SCHED_RR ? SCHED_OTHER : wanted) | SCHED_RESET_ON_FORK, &none);
 }
 
 /* Without control groups for processors, Linux schedules whole sessions (setsid) against each other. */
@@ -36,7 +39,6 @@ static void set_autogroup(int nice_value) {
 
 void priority_serve_first(void) {
         serves_first = true;
-        is_batch = false;
         set_policy(SCHED_OTHER);
         (void) setpriority(PRIO_PROCESS, 0, NICE_FIRST);
         if (getsid(0) == getpid()) /* only in a session of its own: a shell would be moved too */
@@ -45,16 +47,14 @@ void priority_serve_first(void) {
 }
 
 void priority_adapt(bool is_busy) {
-        bool batch = !is_busy && !stays_alert;
-        if (!serves_first || batch == is_batch)
-                return;
-        is_batch = batch;
-        set_policy(batch ? SCHED_BATCH : SCHED_OTHER);
+        int wanted = is_busy ? SCHED_RR : stays_alert ? SCHED_OTHER : SCHED_BATCH;
+        if (serves_first && wanted != policy)
+                set_policy(wanted);
 }
 
 void priority_stay_alert(void) {
         stays_alert = true;
-        priority_adapt(true);
+        priority_adapt(false);
 }
 
 void priority_stand_apart(void) {

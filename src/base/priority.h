@@ -11,11 +11,12 @@ void priority_serve_first(void);
 /* Clients and kernels wake the daemon just before they wait themselves. If the daemon preempts them in that moment,
  * they are still running when it wakes the next process, which then starts on another processor with cold caches: a run
  * takes twice as long (bench/profile.md). SCHED_BATCH lets them finish, and suits a machine that has idle processors.
- * Where processes compete for processors (`busy`), the daemon would wait for the end of another process' time slice,
- * and takes the processor at once instead. Cheap when nothing changes. */
+ * Where boxes compute (`busy`), the daemon would wait for the end of another process' time slice. It is a real-time
+ * process then, and takes the processor at once. Linux keeps 5 % of the processors for ordinary processes. Cheap when
+ * nothing changes. */
 void priority_adapt(bool is_busy);
 
-/* For requests from a network, whose clients do not wait: from now on it behaves as if it were always busy. */
+/* For requests from a network, whose clients do not wait: from now on it is SCHED_OTHER instead of SCHED_BATCH. */
 void priority_stay_alert(void);
 
 /* For a child that works in the background. It leaves the daemon's scheduling group (autogroup), so that it does not

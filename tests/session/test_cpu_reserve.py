@@ -188,6 +188,23 @@ def test_a_new_daemon_ends_the_reservations_of_one_that_crashed(daemon: Daemon) 
         wait_for("the reservation to end", lambda: not is_reserved(pid))
 
 
+def test_the_daemon_is_a_real_time_process_only_while_boxes_compute(daemon: Daemon) -> None:
+    client = daemon.client()
+    client.execute("1", "short")
+
+    def policy() -> int:
+        return os.sched_getscheduler(daemon.pid) & ~os.SCHED_RESET_ON_FORK
+
+    assert policy() == os.SCHED_BATCH
+    with computing(daemon):
+        wait_for("the daemon to come first", lambda: policy() == os.SCHED_RR)
+        client.execute("import os", "new")  # by processes that the daemon makes
+        children = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
+        assert children
+        assert {os.sched_getscheduler(int(child)) & 0xFF for child in children} <= {os.SCHED_OTHER, os.SCHED_BATCH}
+    wait_for("the daemon to be ordinary", lambda: policy() == os.SCHED_BATCH)
+
+
 # ---- all boxes together ----
 
 
