@@ -163,6 +163,8 @@ static enum taken reaper_take_message(const struct cgroup_host *host, int fd) {
         ssize_t size = fd_passing_receive(fd, &message, sizeof(message), fds, MESSAGE_FDS, MSG_DONTWAIT);
         if (size == -EAGAIN)
                 return TAKEN_NONE;
+        if (size == -ECONNRESET) /* the daemon ended with an answer unread; its last messages are still there */
+                return TAKEN_ONE;
         if (size <= (ssize_t) offsetof(struct message, name))
                 return TAKEN_LAST;
         ((char *) &message)[size - 1] = '\0';
