@@ -131,14 +131,15 @@ static void cpu_weight_on_time(void *context) {
                 used_us += look_at_kernel(kernel);
                 cpu_reserve_look_at(kernel);
                 host = kernel->cgroup.host;
-                is_busy = is_busy || kernel->weight.level >= BUSY_LEVEL;
-                n_long += kernel->weight.level >= IDLE_LEVEL && !is_at_rest(kernel);
                 n_of_last_level += kernel->weight.level == LEVEL_MAX;
-                if (is_at_rest(kernel)) {
+                if (!is_at_rest(kernel)) {
+                        is_busy = is_busy || kernel->weight.level >= BUSY_LEVEL;
+                        n_long += kernel->weight.level >= IDLE_LEVEL;
+                        at = &kernel->weight.next;
+                } else {
                         *at = kernel->weight.next;
                         kernel->weight.is_watched = false;
-                } else
-                        at = &kernel->weight.next;
+                }
         }
         n_longest = n_of_last_level;
         priority_adapt(is_busy);
@@ -180,4 +181,5 @@ void cpu_weight_forget(struct kernel *kernel) {
         loop_timer_drop(&timer);
         set_together(NULL);
         is_busy = false;
+        priority_adapt(false);
 }
