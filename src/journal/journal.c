@@ -304,15 +304,22 @@ static ssize_t move_by_copy(struct journal *journal, enum journal_stream stream,
         return code < 0 && !journal_is_full(code) ? code : n;
 }
 
+static bool is_saving;
+
+void journal_save_space(bool save) {
+        is_saving = save;
+}
+
 /* Moves up to max bytes; *ret_kept says how many of them are in the file. */
 static ssize_t journal_move(struct journal *journal, enum journal_stream stream, int pipe_fd, size_t max,
                             size_t *ret_kept) {
         *ret_kept = 0;
-        uint64_t room = journal_newest(journal)->start[stream] + JOURNAL_STREAM_MAX - journal->end[stream];
-        if (room == 0 || room > JOURNAL_STREAM_MAX)
+        uint64_t limit = is_saving ? JOURNAL_STREAM_SAVING_MAX : JOURNAL_STREAM_MAX;
+        uint64_t size = journal->end[stream] - journal_newest(journal)->start[stream];
+        if (size >= limit)
                 return journal_drop(journal, stream, pipe_fd, max);
-        if (max > room)
-                max = (size_t) room;
+        if (max > limit - size)
+                max = (size_t) (limit - size);
         off_t offset = (off_t) (journal->end[stream] - journal->head.base[stream]);
         ssize_t n = splice(pipe_fd, NULL, journal->fds[stream], &offset, max, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
         if (n >= 0) {

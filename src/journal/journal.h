@@ -27,6 +27,7 @@ enum {
         JOURNAL_FILES,
         JOURNAL_RUNS_KEPT = 100,
         JOURNAL_STREAM_MAX = 16 << 20, /* bytes of one stream of one run; the rest is counted and dropped */
+        JOURNAL_STREAM_SAVING_MAX = 64 << 10, /* the same while space is saved */
         JOURNAL_RESULT_MAX = 32 << 20,
         JOURNAL_CHANNEL_MAX = 64 << 20, /* bytes that a kernel answers to one request */
         JOURNAL_BYTES_MAX = 64 << 20, /* of all files together; above it, the next run drops old ones */
@@ -140,6 +141,10 @@ void journal_end_later(struct journal *journal, const char *result, size_t size,
 
 /* The run that is open, or NULL. */
 const char *journal_open_run(const struct journal *journal);
+
+/* For all journals of this process, while less than the reserve of the host's disk is free: output is not kept at the
+ * cost of the reserve. */
+void journal_save_space(bool save);
 
 /* True if the open run has printed more than is kept of this stream. */
 bool journal_is_cut(const struct journal *journal, enum journal_stream stream);

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "journal/journal.h"
 #include "session/install.h"
 #include "session/serve_options.h"
 #include "session/session.h"
@@ -52,6 +53,7 @@ static void disk_check_again(struct session_manager *manager) {
         bool was_short = disk->is_short;
         disk->is_short = disk->free_bytes < disk->reserve_bytes;
         char free_text[32], reserve[32];
+        journal_save_space(disk->is_short);
         if (disk->is_short != was_short)
                 daemon_log(disk->is_short ? "%s is free on the disk, less than the reserve of %s: nothing more is "
                                             "written for sandboxes"

@@ -200,6 +200,27 @@ def test_below_the_reserve_no_run_writes(start_daemon: StartDaemon) -> None:
         daemon.stop()
 
 
+def test_below_the_reserve_no_output_is_kept_but_its_beginning(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--reserve-disk", "100m", start=False)
+    daemon.socket = str(daemon.glovebox.place.path / "d.sock")
+    with small_disk(daemon.data, "200m"):
+        client = daemon.start().client()
+        client.execute("import os", "s")
+        left = os.statvfs(daemon.data)
+        with (daemon.data / "filler").open("wb") as filler:
+            filler.write(bytes(left.f_bavail * left.f_frsize - 60 * MIB))
+        wait_for("the daemon to see it", lambda: "less than the reserve" in daemon.words())
+        before = os.statvfs(daemon.data).f_bavail
+        done = client.execute("for _ in range(8): os.write(1, b'x' * (1 << 20))", "s")
+        assert done["status"] == "ok", done
+        assert len(done["stdout"]) == 64 << 10, {key: done[key] for key in done if key != "stdout"}
+        assert (before - os.statvfs(daemon.data).f_bavail) * left.f_frsize < MIB
+        (daemon.data / "filler").unlink()
+        wait_for("room", lambda: "free on the disk again" in daemon.words())
+        assert len(client.execute("_ = os.write(1, b'x' * (1 << 20))", "s")["stdout"]) == 1 << 20
+        daemon.stop()
+
+
 SIZE = 220 * MIB
 NOISE = f"import os; x = os.urandom({SIZE})"  # a sleep file of this has its size
 
